@@ -1,0 +1,1 @@
+//! The limiter a gateway embeds.

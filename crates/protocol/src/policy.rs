@@ -1,0 +1,1 @@
+//! What an edge must enforce: policy documents, group defaults, the heartbeat.

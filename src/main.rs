@@ -1,0 +1,2 @@
+//! Entry point of the `barrage` program.
+fn main() {}
