@@ -1,1 +1,6 @@
-//! The program: all input and output.
+//! The program: all input and output, all tasks, all configuration. Decisions are made elsewhere.
+//!
+//! [`app`] is the one place that joins the folders; the folders do not know each other.
+
+pub mod app;
+pub mod cli;

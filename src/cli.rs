@@ -1,0 +1,53 @@
+//! The command line: which commands there are, and how an error is told.
+
+use clap::{Parser, Subcommand};
+use std::io::Write;
+use std::process::ExitCode;
+
+/// Overload detector and control plane for live and chat platforms.
+#[derive(Debug, Parser)]
+#[command(
+    name = "barrage",
+    version,
+    about,
+    long_about = "Barrage watches the event streams of every room of a live platform, sees a flood \
+                  building within a fraction of a second, and decides how much of it may pass.",
+    after_help = "Start with `barrage demo`. Exit codes: 0 ok, 1 failed, 2 usage, 3 differs or \
+                  invalid, 4 dependency unreachable, 5 refused."
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {}
+
+impl Cli {
+    /// Runs the command that was typed.
+    ///
+    /// # Errors
+    /// Whatever the command could not do, with what to do next.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        match self.command {}
+    }
+}
+
+/// Whether the reader of our output went away: not a failure of ours.
+#[must_use]
+pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause
+            .downcast_ref::<std::io::Error>()
+            .is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
+    })
+}
+
+/// Tells an error with its causes on stderr.
+pub fn report(error: &anyhow::Error) {
+    let mut err = std::io::stderr().lock();
+    let _ = writeln!(err, "error: {error}");
+    for cause in error.chain().skip(1) {
+        let _ = writeln!(err, "  because: {cause}");
+    }
+}
