@@ -21,7 +21,9 @@ pub struct Cli {
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {}
+enum Command {
+    Gen(crate::scenes::generate::Args),
+}
 
 impl Cli {
     /// Runs the command that was typed.
@@ -29,7 +31,9 @@ impl Cli {
     /// # Errors
     /// Whatever the command could not do, with what to do next.
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        match self.command {}
+        match self.command {
+            Command::Gen(args) => crate::scenes::generate::run(&args),
+        }
     }
 }
 
