@@ -4,4 +4,5 @@
 
 pub mod app;
 pub mod cli;
+pub mod ingest;
 pub mod scenes;
