@@ -65,6 +65,9 @@ const NEVER: [(&str, &str); 13] = [
 /// Top-level modules of `src/` that wire the folders.
 const WIRING: [&str; 4] = ["app", "cli", "lib", "main"];
 
+/// Folders of `src/` that import no other and may be used by all, as the files beside the folders may.
+const LEAVES: [&str; 1] = ["scenes"];
+
 /// Checks manifests, imports, bans and function lengths.
 pub(crate) fn check(files: &[File], found: &mut Vec<Finding>) {
     let reasons = files.iter().find(|f| f.path == DEPENDENCIES).map_or("", |f| f.text.as_str());
@@ -159,7 +162,8 @@ fn between_folders(file: &File, all: &[Path], folders: &BTreeSet<&str>, found: &
     let depth = inside.trim_end_matches("/mod.rs").split('/').count();
     for path in all {
         let Some(target) = from_root(&path.text, depth) else { continue };
-        if target != own && (folders.contains(target) || WIRING.contains(&target)) {
+        let folder = folders.contains(target) && !LEAVES.contains(&target);
+        if target != own && (folder || WIRING.contains(&target)) {
             let what = format!("src/{own} may not import `{target}`; src/app joins them");
             found.push(file.finding(path.line, "module-import", what));
         }
