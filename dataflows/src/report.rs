@@ -1,0 +1,67 @@
+//! What comes out of a worker, over one bounded channel.
+
+use barrage_protocol::decision::Decision;
+use barrage_protocol::ids::Slot;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::SyncSender;
+
+/// A row of [`crate::command::Mode::Rows`].
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Row {
+    /// The slot whose end is the windows' end.
+    pub slot: Slot,
+    /// The room's id.
+    pub room: Box<str>,
+    /// Events of the 60 s before it.
+    pub count_60s: u32,
+    /// Events of the 10 s before it.
+    pub count_10s: u32,
+}
+
+/// What a worker says.
+#[derive(Debug)]
+pub enum Report {
+    /// Decisions, of slots not yet reported complete.
+    Decisions(Vec<Decision>),
+    /// Rows, of slots not yet reported complete.
+    Rows(Vec<Row>),
+    /// All decisions and rows of the slots below this one have been reported, by every worker.
+    Complete(Slot),
+    /// The view of the slots below this one has been taken in.
+    Viewed(Slot),
+    /// A worker panicked; nothing more will come.
+    Panicked(usize),
+}
+
+/// One worker's end of the channel. Dropped by a panic it says so, so that nobody waits for a worker that is gone.
+#[derive(Clone, Debug)]
+pub struct Outlet {
+    worker: usize,
+    reports: SyncSender<Report>,
+    fallen: Arc<AtomicBool>,
+}
+
+impl Outlet {
+    /// The outlet of a worker. `fallen` is set when the worker panics, before the report of it is sent.
+    #[must_use]
+    pub fn new(worker: usize, reports: SyncSender<Report>, fallen: Arc<AtomicBool>) -> Self {
+        Self { worker, reports, fallen }
+    }
+
+    /// Sends a report, waiting while the channel is full. If nobody listens any more the process is ending, and the
+    /// report is dropped.
+    pub fn send(&self, report: Report) {
+        let _ = self.reports.send(report);
+    }
+}
+
+impl Drop for Outlet {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.fallen.store(true, Ordering::Release);
+            // Without waiting: a full channel must not turn a panic into a hang.
+            let _ = self.reports.try_send(Report::Panicked(self.worker));
+        }
+    }
+}
