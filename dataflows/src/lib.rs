@@ -1,4 +1,4 @@
-//! The graph.
+//! The graph: slots, windows, rules, decisions, and what is incremental by nature.
 
 use barrage_protocol::ids::RoomKey;
 
