@@ -37,11 +37,11 @@ bring() {
     fi
     export DEBIAN_FRONTEND=noninteractive
     if [ -z "$APT_LISTS_FRESH" ]; then
-        as_root apt-get update -qq </dev/null >&2 || say "the package lists could not be fetched; trying with the old ones"
+        as_root apt-get update -qq </dev/null >/dev/null || say "the package lists could not be fetched; trying with the old ones"
         APT_LISTS_FRESH=1
     fi
     say "installing $package"
-    as_root apt-get install -y -qq --no-install-recommends "$package" </dev/null >&2 && have "$@" && return 0
+    as_root apt-get install -y -qq --no-install-recommends "$package" </dev/null >/dev/null && have "$@" && return 0
     say "missing: $*; hint: \`apt-get install $package\` as root, then run this again"
     return 1
 }
