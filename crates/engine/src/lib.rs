@@ -10,7 +10,10 @@
 //! * [`blast`]: the arbiter of the blast radius.
 //! * [`decision`]: identity, canonical form, running hash (semantics §9).
 
+pub mod blast;
+pub mod decision;
 pub mod features;
 pub mod fixed;
 pub mod precount;
+pub mod room;
 pub mod rules;

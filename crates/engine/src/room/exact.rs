@@ -1,0 +1,146 @@
+//! Exact comparisons on rates, ratios and z: cross-multiplied integers, never a division, a root or a float.
+//!
+//! Notation: n, Σc, Σc² of the baseline; A = count_10s·n − 100·Σc, so that rate_10s − baseline = A / (10·n) per second;
+//! M = max(10^7·Σc, floor·n) with the floor in millionths, so that max(baseline, floor) = M / (n·10^6);
+//! S = max(10^7·(n·Σc² − (Σc)²), M·n), so that sigma² = S / (n²·10^6).
+
+use crate::features::Baseline;
+use crate::fixed::{Fixed, ONE};
+use std::cmp::Ordering;
+
+/// The last ten seconds against a baseline, ready to be compared. Formulas: semantics §2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Excess {
+    n: i128,
+    excess: i128,
+    base: i128,
+    spread: i128,
+}
+
+/// 256-bit product as (high, low), by schoolbook multiplication of 64-bit halves.
+fn product(a: u128, b: u128) -> (u128, u128) {
+    const LOW: u128 = u64::MAX as u128;
+    let (a1, a0, b1, b0) = (a >> 64, a & LOW, b >> 64, b & LOW);
+    let low = a0 * b0;
+    let mid = a1 * b0 + (low >> 64);
+    let mid2 = a0 * b1 + (mid & LOW);
+    (a1 * b1 + (mid >> 64) + (mid2 >> 64), (mid2 << 64) | (low & LOW))
+}
+
+impl Excess {
+    /// `floor`: the baseline counts as at least this, per second.
+    #[must_use]
+    pub fn new(count_10s: u32, baseline: &Baseline, floor: Fixed) -> Self {
+        let n = i128::from(baseline.n);
+        let sum = i128::from(baseline.sum);
+        let base = (sum * 10_000_000).max(i128::from(floor.0) * n);
+        let variance = (n * i128::from(baseline.sumsq)).saturating_sub(sum.saturating_mul(sum));
+        let spread = variance.saturating_mul(10_000_000).max(base.saturating_mul(n)).max(0);
+        Self { n, excess: i128::from(count_10s) * n - 100 * sum, base, spread }
+    }
+
+    /// burst_ratio against a threshold: A·10^5 / M against r, as A·10^11 against r_millionths·M.
+    #[must_use]
+    pub fn ratio_cmp(&self, ratio: Fixed) -> Ordering {
+        let left = self.excess.saturating_mul(100_000 * i128::from(ONE));
+        left.cmp(&i128::from(ratio.0).saturating_mul(self.base))
+    }
+
+    /// `z > threshold`: (A / 10n)² > k²·sigma²·d·(1/10 + 1/60), as A²·6·10^5·10^18 > 7·k²·d·S with k and d in
+    /// millionths, both sides as 256-bit products. Without any spread a rise is infinite and no rise is none.
+    #[must_use]
+    pub fn z_above(&self, z: Fixed, dispersion: Fixed) -> bool {
+        let k = u128::from(z.0.unsigned_abs());
+        let d = u128::try_from(dispersion.0).unwrap_or(0);
+        let a = self.excess.unsigned_abs();
+        let left = product(a.saturating_mul(a), 600_000 * 1_000_000_000_000_000_000);
+        let right = product(
+            k.saturating_mul(k).saturating_mul(d),
+            self.spread.unsigned_abs().saturating_mul(7),
+        );
+        match (self.excess > 0, z.0 >= 0) {
+            (true, true) => left > right,
+            (true, false) => true,
+            (false, true) => false,
+            (false, false) => left < right,
+        }
+    }
+
+    /// burst_ratio in millionths, rounded down; 0 where there is nothing to divide by.
+    #[must_use]
+    pub fn ratio_millionths(&self) -> i64 {
+        if self.base <= 0 {
+            return 0;
+        }
+        let r = self.excess.saturating_mul(100_000_000_000).div_euclid(self.base);
+        i64::try_from(r).unwrap_or(if r < 0 { i64::MIN } else { i64::MAX })
+    }
+
+    /// burst_ratio in thousandths, rounded half up.
+    #[must_use]
+    pub fn ratio_milli(&self) -> i64 {
+        if self.base <= 0 {
+            return 0;
+        }
+        let twice = self.excess.saturating_mul(200_000_000).saturating_add(self.base);
+        i64::try_from(twice.div_euclid(2 * self.base)).unwrap_or(i64::MAX)
+    }
+
+    /// sigma² in thousandths, rounded half up.
+    #[must_use]
+    pub fn sigma_squared_milli(&self) -> i64 {
+        let den = self.n * self.n * 1_000;
+        if den == 0 {
+            return 0;
+        }
+        i64::try_from((2 * self.spread + den) / (2 * den)).unwrap_or(i64::MAX)
+    }
+
+    /// z in thousandths, rounded half up in magnitude; none where sigma is 0. The largest m with
+    /// (2m − 1)²·7·d·S ≤ 4·A²·6·10^17 is searched for, so that no root is taken.
+    #[must_use]
+    pub fn z_milli(&self, dispersion: Fixed) -> Option<i64> {
+        let d = u128::try_from(dispersion.0).unwrap_or(0);
+        let scale = d.saturating_mul(7).saturating_mul(self.spread.unsigned_abs());
+        if scale == 0 {
+            return None;
+        }
+        let a = self.excess.unsigned_abs();
+        let target = product(a.saturating_mul(a), 2_400_000_000_000_000_000);
+        let (mut low, mut high) = (0_u64, 1 << 62);
+        while low < high {
+            let m = low + (high - low).div_ceil(2);
+            let odd = u128::from(2 * m - 1);
+            if product(odd * odd, scale) <= target {
+                low = m;
+            } else {
+                high = m - 1;
+            }
+        }
+        let m = i64::try_from(low).unwrap_or(i64::MAX);
+        Some(if self.excess < 0 { -m } else { m })
+    }
+}
+
+/// A rate `count` over `slots` slots against a threshold per second: count·10·10^6 against t_millionths·slots.
+#[must_use]
+pub fn rate_cmp(count: u64, slots: u64, threshold: Fixed) -> Ordering {
+    let left = i128::from(count) * 10 * i128::from(ONE);
+    left.cmp(&(i128::from(threshold.0) * i128::from(slots)))
+}
+
+/// `count_1s > ratio × max(baseline, floor)`, as count·n·10^12 > ratio_millionths·M.
+#[must_use]
+pub fn second_above(count_1s: u32, baseline: &Baseline, floor: Fixed, ratio: Fixed) -> bool {
+    let n = i128::from(baseline.n);
+    let base = (i128::from(baseline.sum) * 10_000_000).max(i128::from(floor.0) * n);
+    let left = i128::from(count_1s) * n * i128::from(ONE) * i128::from(ONE);
+    left > i128::from(ratio.0).saturating_mul(base)
+}
+
+/// A rate in thousandths per second, rounded half up.
+#[must_use]
+pub fn rate_milli(count: u64, slots: u64) -> i64 {
+    let (count, slots) = (u128::from(count), u128::from(slots.max(1)));
+    i64::try_from((20_000 * count + slots) / (2 * slots)).unwrap_or(i64::MAX)
+}
