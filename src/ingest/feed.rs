@@ -140,11 +140,14 @@ fn pump(mut reader: Box<dyn Read + Send>, to: &SyncSender<io::Result<Vec<u8>>>) 
     }
 }
 
+/// The first two bytes, and what follows them.
+type Whole = io::Chain<Cursor<Vec<u8>>, Box<dyn Read + Send>>;
+
 /// A reader that finds out by the first two bytes whether it is gzip: names lie, and a pipe has none.
 enum Inflate {
     Unknown(Option<Box<dyn Read + Send>>),
-    Plain(io::Chain<Cursor<Vec<u8>>, Box<dyn Read + Send>>),
-    Gzip(Box<MultiGzDecoder<io::Chain<Cursor<Vec<u8>>, Box<dyn Read + Send>>>>),
+    Plain(Whole),
+    Gzip(Box<MultiGzDecoder<Whole>>),
 }
 
 impl Read for Inflate {

@@ -22,6 +22,9 @@ const KEY: usize = 16;
 /// A record as it is kept: where it belongs and its bytes.
 type Kept = (i64, u64, Vec<u8>);
 
+/// The first record of a run: its place, the run, its bytes.
+type Head = (i64, u64, usize, Vec<u8>);
+
 /// A partition that is sorted when it is first polled.
 pub(super) struct Sorted {
     name: String,
@@ -100,7 +103,7 @@ impl Source for Sorted {
 #[derive(Default)]
 struct Merge {
     runs: Vec<Run>,
-    heads: BinaryHeap<Reverse<(i64, u64, usize, Vec<u8>)>>,
+    heads: BinaryHeap<Reverse<Head>>,
     /// Last first.
     memory: Vec<(i64, u64, u32)>,
     arena: Vec<u8>,
