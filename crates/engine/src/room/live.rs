@@ -59,10 +59,12 @@ pub enum Change {
 }
 
 /// A rule that is in, entering or leaving.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Live {
     /// Kind of the rule.
     pub shape: Shape,
+    /// Version under which it was last judged.
+    pub version: u64,
     /// The slot in which it went in; none: it is not in.
     pub since: Option<Slot>,
     /// The last slot whose enter condition held.
@@ -78,9 +80,10 @@ pub struct Live {
 impl Live {
     /// A rule that is out.
     #[must_use]
-    pub fn new(shape: Shape) -> Self {
+    pub fn new(shape: Shape, version: u64) -> Self {
         Self {
             shape,
+            version,
             since: None,
             last: Slot(0),
             holds: Level::NORMAL,
@@ -127,7 +130,8 @@ impl Live {
                 self.leaving = self.leaving.saturating_add(1);
                 if self.leaving >= exit_ticks.max(1) {
                     let entering = self.entering;
-                    *self = Self { entering, last: self.last, ..Self::new(self.shape) };
+                    *self =
+                        Self { entering, last: self.last, ..Self::new(self.shape, self.version) };
                     return (now, Change::Left(since));
                 }
             }
