@@ -65,6 +65,10 @@ const NEVER: [(&str, &str); 13] = [
 /// What lies under a banned module and is harmless: it asks whether a panic is under way, and reaches nothing.
 const HARMLESS: [&str; 1] = ["std::thread::panicking"];
 
+/// Where decisions are made, and the places in it that turn text into exact decimals.
+const EXACT: [&str; 2] = ["crates/engine/src/", "dataflows/src/"];
+const READS_DECIMALS: [&str; 2] = ["crates/engine/src/fixed.rs", "crates/engine/src/rules/"];
+
 /// Top-level modules of `src/` that wire the folders.
 const WIRING: [&str; 4] = ["app", "cli", "lib", "main"];
 
@@ -195,7 +199,13 @@ fn pure(file: &File, code: &str, found: &mut Vec<Finding>) {
     if !PURE.iter().any(|p| file.path.starts_with(p)) || for_tests {
         return;
     }
+    let exact = EXACT.iter().any(|p| file.path.starts_with(p))
+        && !READS_DECIMALS.iter().any(|p| file.path.starts_with(p));
     for path in paths(&without_tests(code)) {
+        if exact && path.text.split("::").any(|part| matches!(part, "f32" | "f64")) {
+            let what = format!("`{}` in decisions: sums and thresholds are exact", path.text);
+            found.push(file.finding(path.line, "float", what));
+        }
         for (name, why) in NEVER {
             if names(&path.text, name) && !HARMLESS.contains(&path.text.as_str()) {
                 let what = format!("`{}` is never named here: {why}", path.text);

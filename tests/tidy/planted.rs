@@ -127,6 +127,13 @@ fn what_the_pure_crates_never_name_is_found() {
 }
 
 #[test]
+fn a_float_in_decisions_is_found() {
+    let head = "//! Pure decisions, nothing else.\n";
+    caught("float", "crates/engine/src/lib.rs", &format!("{head}fn f(x: f64) {{}}\n"), 2);
+    caught("float", "dataflows/src/top.rs", &format!("{head}const E: u8 = f32::EPSILON;\n"), 2);
+}
+
+#[test]
 fn a_file_of_601_lines_is_found_and_one_of_600_is_not() {
     let text = |lines: usize| format!("//! Reads events from sources.\n{}", "\n".repeat(lines - 1));
     caught("file-length", "src/ingest/mod.rs", &text(601), 601);
