@@ -5,5 +5,6 @@
 pub mod app;
 pub mod cli;
 pub mod ingest;
+pub mod replay;
 pub mod scenes;
 pub mod worker;
