@@ -6,5 +6,6 @@ pub mod app;
 pub mod cli;
 pub mod ingest;
 pub mod replay;
+pub mod publish;
 pub mod scenes;
 pub mod worker;
