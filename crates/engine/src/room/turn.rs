@@ -3,7 +3,7 @@
 use super::baseline::{Frozen, InForce};
 use super::exact::Excess;
 use super::ladder::{Next, Wish};
-use super::live::{Change, Live, Shape, Verdict};
+use super::live::{Change, Live, Verdict};
 use super::{
     Context, Outcome, Span, State, class, evidence, floor_of, kind, shape, span, ticks, verdict,
 };
