@@ -49,18 +49,27 @@ fn by_labels(labels: &str) -> Option<Class> {
     (given("gift") || given("combo")).then_some(Class::Gift)
 }
 
-/// "送出…" at the start of a word, "×3 连击", or a gift's sign.
+/// "送出…" at the start of a word, a count before "连击" ("×3 连击", "x3连击"), or a gift's sign: in one pass.
 fn is_gift(text: &str) -> bool {
-    text.split_whitespace().any(|word| word.starts_with("送出"))
-        || is_combo(text)
-        || text.contains(GIFT_EMOJI)
-}
-
-/// A count before "连击": "×3 连击", "x3连击", "3 连击".
-fn is_combo(text: &str) -> bool {
-    text.match_indices("连击").any(|(at, _)| {
-        text[..at].trim_end().chars().next_back().is_some_and(|c| c.is_ascii_digit())
-    })
+    // The character before, and the last one before it that was no space.
+    let (mut before, mut solid) = (' ', ' ');
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        let follows = |next| chars.clone().next() == Some(next);
+        let gift = match c {
+            '送' => before.is_whitespace() && follows('出'),
+            '连' => solid.is_ascii_digit() && follows('击'),
+            _ => !c.is_ascii() && GIFT_EMOJI.contains(&c),
+        };
+        if gift {
+            return true;
+        }
+        before = c;
+        if !c.is_whitespace() {
+            solid = c;
+        }
+    }
+    false
 }
 
 fn is_verb(text: &str) -> bool {

@@ -22,14 +22,14 @@ const JSON: Fault = Fault(Reason::Json);
 /// A string as it stands between its quotes; syntax and escapes are checked, UTF-8 is not.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Str<'a> {
-    pub(super) raw: &'a [u8],
+    raw: Option<&'a str>,
     pub(super) escaped: bool,
 }
 
 impl<'a> Str<'a> {
     /// The raw text, if it is UTF-8.
     pub(super) fn utf8(&self) -> Option<&'a str> {
-        std::str::from_utf8(self.raw).ok()
+        self.raw
     }
 
     /// The string with its escapes resolved; nothing where it is not UTF-8 or holds half a surrogate pair.
@@ -58,41 +58,39 @@ pub(super) enum Value<'a> {
     Array,
 }
 
-/// What a byte means inside a string.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Byte {
-    Plain,
-    High,
-    Quote,
-    Escape,
-    Control,
+/// Eight times the same byte.
+const fn each(byte: u8) -> u64 {
+    u64::from_le_bytes([byte; 8])
 }
 
-const BYTES: [Byte; 256] = {
-    let mut table = [Byte::Plain; 256];
-    let mut b = 0;
-    while b < 256 {
-        if b < 0x20 {
-            table[b] = Byte::Control;
-        } else if b >= 0x80 {
-            table[b] = Byte::High;
+/// Number of bytes before the first quote, backslash or control character, eight at a time.
+fn plain(bytes: &[u8]) -> usize {
+    let (chunks, rest) = bytes.as_chunks::<8>();
+    for (n, chunk) in chunks.iter().enumerate() {
+        let word = u64::from_le_bytes(*chunk);
+        // Sets the high bit of every byte that is 0 (and perhaps of later ones), as subtracting 1 borrows there.
+        let zero = |w: u64| w.wrapping_sub(each(1)) & !w;
+        let control = word.wrapping_sub(each(0x20)) & !word;
+        let hits = (zero(word ^ each(b'"')) | zero(word ^ each(b'\\')) | control) & each(0x80);
+        if hits != 0 {
+            return n * 8 + hits.trailing_zeros() as usize / 8;
         }
-        b += 1;
     }
-    table[b'"' as usize] = Byte::Quote;
-    table[b'\\' as usize] = Byte::Escape;
-    table
-};
+    let special = |b: &u8| matches!(b, b'"' | b'\\' | 0..0x20);
+    bytes.len() - rest.len() + rest.iter().position(special).unwrap_or(rest.len())
+}
 
 pub(super) struct Scan<'a> {
     bytes: &'a [u8],
+    /// The whole record, if it is UTF-8: then no part of it need be checked again.
+    text: Option<&'a str>,
     at: usize,
     started: bool,
 }
 
 impl<'a> Scan<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, at: 0, started: false }
+        Self { bytes, text: std::str::from_utf8(bytes).ok(), at: 0, started: false }
     }
 
     pub(super) fn position(&self) -> usize {
@@ -102,6 +100,14 @@ impl<'a> Scan<'a> {
     /// What was read since `from`.
     pub(super) fn since(&self, from: usize) -> &'a [u8] {
         self.bytes.get(from..self.at).unwrap_or_default()
+    }
+
+    /// What was read since `from` as text, if it is UTF-8.
+    fn text_since(&self, from: usize) -> Option<&'a str> {
+        match self.text {
+            Some(text) => text.get(from..self.at),
+            None => std::str::from_utf8(self.since(from)).ok(),
+        }
     }
 
     fn peek(&self) -> Option<u8> {
@@ -139,7 +145,7 @@ impl<'a> Scan<'a> {
             self.space();
         }
         self.started = true;
-        self.string().map(|(s, _)| Some(s))
+        self.string().map(Some)
     }
 
     /// Passes the colon; where the value begins.
@@ -159,8 +165,8 @@ impl<'a> Scan<'a> {
     pub(super) fn value(&mut self, damaged: bool) -> Result<Value<'a>, Fault> {
         match self.peek().ok_or(JSON)? {
             b'"' => {
-                let (s, high) = self.string()?;
-                if high && !damaged && s.utf8().is_none() {
+                let s = self.string()?;
+                if !damaged && s.utf8().is_none() {
                     return Err(Fault(Reason::Utf8));
                 }
                 Ok(Value::Text(s))
@@ -186,32 +192,27 @@ impl<'a> Scan<'a> {
         Err(JSON)
     }
 
-    /// A string and whether it holds bytes beyond ASCII.
-    fn string(&mut self) -> Result<(Str<'a>, bool), Fault> {
+    fn string(&mut self) -> Result<Str<'a>, Fault> {
         if self.peek() != Some(b'"') {
             return Err(JSON);
         }
         self.at += 1;
         let from = self.at;
-        let (mut escaped, mut high) = (false, false);
+        let mut escaped = false;
         loop {
-            match BYTES[usize::from(self.peek().ok_or(JSON)?)] {
-                Byte::Plain => self.at += 1,
-                Byte::High => {
-                    high = true;
-                    self.at += 1;
-                }
-                Byte::Quote => break,
-                Byte::Escape => {
+            self.at += plain(self.bytes.get(self.at..).unwrap_or_default());
+            match self.peek() {
+                Some(b'"') => break,
+                Some(b'\\') => {
                     escaped = true;
                     self.escape()?;
                 }
-                Byte::Control => return Err(JSON),
+                _ => return Err(JSON),
             }
         }
-        let raw = self.since(from);
+        let raw = self.text_since(from);
         self.at += 1;
-        Ok((Str { raw, escaped }, high))
+        Ok(Str { raw, escaped })
     }
 
     fn escape(&mut self) -> Result<(), Fault> {
@@ -265,7 +266,7 @@ impl<'a> Scan<'a> {
                 return Err(JSON);
             }
         }
-        let text = std::str::from_utf8(self.since(from)).map_err(|_| JSON)?;
+        let text = self.text_since(from).ok_or(JSON)?;
         Ok(Number { text, integer })
     }
 
@@ -324,8 +325,7 @@ impl<'a> Scan<'a> {
     }
 
     fn key(&mut self) -> Result<(), Fault> {
-        let (key, high) = self.string()?;
-        if high && key.utf8().is_none() {
+        if self.string()?.utf8().is_none() {
             return Err(Fault(Reason::Utf8));
         }
         self.value_start().map(|_| ())

@@ -58,6 +58,11 @@ impl Time {
     }
 
     fn raw_ms(&self, text: &str) -> Result<i64, Reason> {
+        if self.unit == Unit::Millis && text.len() < 19 && text.bytes().all(|b| b.is_ascii_digit())
+        {
+            // What almost every record holds; shorter than any number that overflows.
+            return text.parse().map_err(|_| Reason::TsType);
+        }
         let (whole, fraction) = match text.split_once('.') {
             Some((whole, fraction)) if self.decimals => (whole, fraction),
             Some(_) => return Err(Reason::TsType),
