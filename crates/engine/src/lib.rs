@@ -11,6 +11,7 @@
 //! * [`decision`]: identity, canonical form, running hash (semantics §9).
 
 pub mod blast;
+pub mod control;
 pub mod decision;
 pub mod features;
 pub mod fixed;

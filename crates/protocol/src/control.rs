@@ -19,7 +19,8 @@ pub enum Entry {
         schema: u32,
         /// Epoch of the new leader.
         epoch: u64,
-        /// Number of the record, growing by one within the log.
+        /// Number of the record within its epoch: 0. (A new leader writes this before it has read to the end of
+        /// the log, so that it cannot know how many records there are.)
         seq: u64,
     },
 }
@@ -31,11 +32,13 @@ pub struct Step {
     pub schema: u32,
     /// Epoch of the leader that wrote it.
     pub epoch: u64,
-    /// Number of the record; one seen before is dropped, a gap is an alarm.
+    /// Number of the record within its epoch, growing by one from the epoch's `lead` on; one seen before is
+    /// dropped, a gap is an alarm.
     pub seq: u64,
     /// The last slot that this step closes.
     pub slot: Slot,
-    /// Per partition, the first offset not read.
+    /// Per partition, the first offset not read. The end of a file counts as one offset after its last record.
+    #[serde(with = "by_partition")]
     pub offsets: BTreeMap<u32, u64>,
     /// What changes, each from the slot after the last one closed before it took effect (`from`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -43,6 +46,7 @@ pub struct Step {
     /// Running hash of the canonical decision log up to `slot`, hexadecimal.
     pub hash: String,
     /// Late events per partition, up to `offsets`.
+    #[serde(with = "by_partition")]
     pub late: BTreeMap<u32, u64>,
     /// The last slot whose effects have left the process.
     pub done: Slot,
@@ -65,6 +69,7 @@ pub enum Control {
     /// Decisions begin (or begin anew, a counted break) at this record's slot and offsets.
     Start {
         /// Per partition, the first offset to read.
+        #[serde(with = "by_partition")]
         offsets: BTreeMap<u32, u64>,
         /// Levels known from the policies in force, by room id.
         #[serde(default)]
@@ -83,6 +88,7 @@ pub enum Control {
     /// The set of partitions changed; a new one starts idle.
     Partitions {
         /// Per partition added, the first offset to read.
+        #[serde(with = "by_partition")]
         added: BTreeMap<u32, u64>,
     },
     /// A rule set comes into force.
@@ -108,4 +114,34 @@ pub enum Control {
         /// First offset read again.
         to_offset: u64,
     },
+    /// A control record of a later version: it cannot be obeyed, and is an alarm.
+    #[serde(other)]
+    Unknown,
+}
+
+/// Maps by partition inside tagged records: JSON's keys are text, which a tagged record would not turn back into
+/// numbers by itself.
+mod by_partition {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::collections::BTreeMap;
+
+    pub(super) fn serialize<S: Serializer>(
+        map: &BTreeMap<u32, u64>,
+        s: S,
+    ) -> Result<S::Ok, S::Error> {
+        map.serialize(s)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        d: D,
+    ) -> Result<BTreeMap<u32, u64>, D::Error> {
+        let text = BTreeMap::<String, u64>::deserialize(d)?;
+        text.into_iter()
+            .map(|(partition, offset)| match partition.parse() {
+                Ok(partition) => Ok((partition, offset)),
+                Err(_) => Err(D::Error::custom(format!("`{partition}` is no partition"))),
+            })
+            .collect()
+    }
 }
