@@ -5,7 +5,7 @@
 pub mod app;
 pub mod cli;
 pub mod ingest;
-pub mod replay;
 pub mod publish;
+pub mod replay;
 pub mod scenes;
 pub mod worker;

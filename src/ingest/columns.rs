@@ -131,16 +131,17 @@ impl<'a> Row<'a> {
         let room = self.text(columns.room).map_err(|r| Reject::field(r, Field::Room))?;
         let ts = self.text(columns.ts).map_err(|r| Reject::field(r, Field::Ts))?;
         let (Some(room), Some(ts)) = (room, ts) else { return Err(Reject::of(Reason::Columns)) };
-        if room.is_empty() {
-            return Err(Reject::field(Reason::RoomMissing, Field::Room));
-        }
-        event::check_room(&room).map_err(|r| Reject::field(r, Field::Room))?;
         let ts = ts.trim();
         if ts.is_empty() {
             return Err(Reject::field(Reason::TsMissing, Field::Ts));
         }
         let t = time.ms(ts).map_err(|r| Reject::field(r, Field::Ts))?;
-        let class = match self.name(columns.class, Field::Class)? {
+        let known = |reject: Reject| reject.with_time(Some(t));
+        if room.is_empty() {
+            return Err(known(Reject::field(Reason::RoomMissing, Field::Room)));
+        }
+        event::check_room(&room).map_err(|r| known(Reject::field(r, Field::Room)))?;
+        let class = match self.name(columns.class, Field::Class).map_err(known)? {
             Some(name) => Class::from_name(name.trim()).unwrap_or(Class::Heartbeat),
             // Damaged text is no text.
             None => {
@@ -148,7 +149,8 @@ impl<'a> Row<'a> {
                 text.map_or(Class::Chat, |t| event::classify(&t))
             }
         };
-        let outcome = self.name(columns.outcome, Field::Outcome)?.map_or(Outcome::Ok, |name| {
+        let outcome = self.name(columns.outcome, Field::Outcome).map_err(known)?;
+        let outcome = outcome.map_or(Outcome::Ok, |name| {
             Outcome::from_name(name.trim()).unwrap_or(Outcome::Ignored)
         });
         Ok(Good { t, hit: Hit { room: RoomKey::of(&room), class, outcome }, room })

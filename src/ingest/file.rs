@@ -80,20 +80,10 @@ impl Source for File {
                 }
             };
             match &record {
-                Ok(good) => sink(Item {
-                    offset: self.offset,
-                    append_ms: None,
-                    t: Ok(good.t),
-                    hit: Some(good.hit),
-                    room: &good.room,
-                }),
-                Err(reject) => sink(Item {
-                    offset: self.offset,
-                    append_ms: None,
-                    t: Err(*reject),
-                    hit: None,
-                    room: "",
-                }),
+                Ok(good) => {
+                    sink(Item::event(self.offset, None, good.t, good.hit, &good.room));
+                }
+                Err(reject) => sink(Item::rejected(self.offset, None, *reject)),
             }
             self.offset += 1;
         }

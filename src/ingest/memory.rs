@@ -74,16 +74,8 @@ impl Source for Memory {
                     self.offset += 1;
                     handed += 1;
                     match event::parse(&value) {
-                        Ok(e) => sink(Item {
-                            offset,
-                            append_ms,
-                            t: Ok(e.ts),
-                            hit: Some(e.hit()),
-                            room: &e.room,
-                        }),
-                        Err(r) => {
-                            sink(Item { offset, append_ms, t: Err(r), hit: None, room: "" });
-                        }
+                        Ok(e) => sink(Item::event(offset, append_ms, e.ts, e.hit(), &e.room)),
+                        Err(reject) => sink(Item::rejected(offset, append_ms, reject)),
                     }
                 }
                 Some(Answer::Gap(n)) => self.offset += n,
@@ -121,7 +113,7 @@ mod tests {
         let mut polls = Vec::new();
         for _ in 0..5 {
             let poll = memory.poll(10, &mut |i| {
-                seen.push((i.offset, i.append_ms, i.room.to_owned(), i.t.is_ok()));
+                seen.push((i.offset, i.append_ms, i.room.to_owned(), i.event.is_ok()));
             });
             polls.push(format!("{poll:?}"));
         }

@@ -245,7 +245,11 @@ impl Records {
                 for (hash, cell) in dedupe.hashes.iter_mut().zip(&columns.dedupe) {
                     *hash = xxh3_128(row.raw(*cell).unwrap_or_default());
                 }
-                if dedupe.is_new() { Ok(good) } else { Err(Reject::of(Reason::Repeated)) }
+                if dedupe.is_new() {
+                    Ok(good)
+                } else {
+                    Err(Reject::of(Reason::Repeated).with_time(Some(good.t)))
+                }
             });
             return read.inspect_err(|reject| {
                 problems.reject(file, line, reject, || row.hint(reject, &schema.time));
@@ -259,7 +263,7 @@ impl Records {
         };
         let read = event.and_then(|event| {
             if !dedupe.is_new() {
-                return Err(Reject::of(Reason::Repeated));
+                return Err(Reject::of(Reason::Repeated).with_time(Some(event.ts)));
             }
             Ok(Good { t: event.ts, hit: event.hit(), room: event.room })
         });

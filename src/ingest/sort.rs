@@ -52,7 +52,8 @@ impl Sorted {
             match records.next() {
                 Next::Record(record) => {
                     let at = u32::try_from(arena.len()).map_err(io::Error::other)?;
-                    after = record.as_ref().map_or(after, |good| good.t);
+                    after =
+                        record.as_ref().map_or_else(|r| r.t, |good| Some(good.t)).unwrap_or(after);
                     encode(&record, &mut arena);
                     order.push((after, seq, at));
                     seq += 1;
@@ -192,6 +193,8 @@ fn nameless() -> io::Result<File> {
 const HEAD: usize = 8;
 /// Tag of a record that is no event.
 const REFUSED: u8 = 0xFF;
+/// Tag of one whose time is usable all the same: it is the one that it was sorted by.
+const REFUSED_IN_TIME: u8 = 0xFE;
 
 /// One record's bytes in the arena.
 fn one(arena: &[u8], at: u32) -> &[u8] {
@@ -212,25 +215,27 @@ fn encode(record: &Result<Good<'_>, Reject>, out: &mut Vec<u8>) {
             let reason = Reason::ALL.iter().position(|r| *r == reject.reason).unwrap_or(0) as u8;
             let field = reject.detail.field.map_or(0xFF, |f| f as u8);
             let at = reject.detail.at.to_le_bytes();
-            out.extend_from_slice(&[0, REFUSED, reason, field, at[0], at[1], at[2], at[3]]);
+            let tag = if reject.t.is_some() { REFUSED_IN_TIME } else { REFUSED };
+            out.extend_from_slice(&[0, tag, reason, field, at[0], at[1], at[2], at[3]]);
         }
     }
 }
 
 fn decode(t: i64, bytes: &[u8], offset: u64, sink: &mut dyn FnMut(Item<'_>)) {
     let Some((head, room)) = bytes.split_first_chunk::<HEAD>() else { return };
-    let item = |t, hit, room| Item { offset, append_ms: None, t, hit, room };
-    if head[1] == REFUSED {
+    if let tag @ (REFUSED | REFUSED_IN_TIME) = head[1] {
         let reason = Reason::ALL.get(usize::from(head[2])).copied().unwrap_or(Reason::Json);
         let field = Field::ALL.get(usize::from(head[3])).copied();
         let at = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
-        return sink(item(Err(Reject { reason, detail: Detail { field, at } }), None, ""));
+        let t = (tag == REFUSED_IN_TIME).then_some(t);
+        let reject = Reject { reason, detail: Detail { field, at }, t };
+        return sink(Item::rejected(offset, None, reject));
     }
     let room = std::str::from_utf8(room).unwrap_or_default();
     let class = Class::ALL.get(usize::from(head[2])).copied().unwrap_or(Class::Heartbeat);
     let outcome = Outcome::ALL.get(usize::from(head[3])).copied().unwrap_or_default();
     let hit = Hit { room: RoomKey::of(room), class, outcome };
-    sink(item(Ok(t), Some(hit), room));
+    sink(Item::event(offset, None, t, hit, room));
 }
 
 #[cfg(test)]
@@ -249,7 +254,7 @@ mod tests {
         let mut sorted = Sorted::with_budget("f".into(), records, budget);
         let mut out = Vec::new();
         loop {
-            let poll = sorted.poll(7, &mut |i| out.push((i.offset, i.t.ok(), i.room.to_owned())));
+            let poll = sorted.poll(7, &mut |i| out.push((i.offset, i.t, i.room.to_owned())));
             match poll {
                 Poll::More => {}
                 Poll::Ended => return (out, problems),

@@ -9,12 +9,26 @@ pub struct Item<'a> {
     pub offset: u64,
     /// The broker's timestamp in milliseconds, where it has one (`LogAppendTime`).
     pub append_ms: Option<i64>,
-    /// Event time in milliseconds, or why the record is no event.
-    pub t: Result<i64, Reject>,
-    /// What is to be counted; `None` exactly where `t` is a reason.
-    pub hit: Option<Hit>,
+    /// Event time in milliseconds, wherever the record has a usable one, rejected or not.
+    pub t: Option<i64>,
+    /// What is to be counted, or why the record is no event.
+    pub event: Result<Hit, Reject>,
     /// The room's id; empty where there is no event.
     pub room: &'a str,
+}
+
+impl<'a> Item<'a> {
+    /// An event.
+    #[must_use]
+    pub fn event(offset: u64, append_ms: Option<i64>, t: i64, hit: Hit, room: &'a str) -> Self {
+        Self { offset, append_ms, t: Some(t), event: Ok(hit), room }
+    }
+
+    /// A record that is none.
+    #[must_use]
+    pub fn rejected(offset: u64, append_ms: Option<i64>, reject: Reject) -> Self {
+        Self { offset, append_ms, t: reject.t, event: Err(reject), room: "" }
+    }
 }
 
 /// How a poll ended.

@@ -21,9 +21,9 @@ fn read(bytes: impl Into<Vec<u8>>, options: &Options) -> (Vec<Seen>, Vec<String>
         let poll = file.poll(3, &mut |i| {
             seen.push(Seen {
                 offset: i.offset,
-                t: i.t.map_err(|r| r.reason),
+                t: i.event.map(|_| i.t.expect("a time")).map_err(|r| r.reason),
                 room: i.room.to_owned(),
-                what: i.hit.map(|h| (h.class, h.outcome)),
+                what: i.event.ok().map(|h| (h.class, h.outcome)),
             });
         });
         match poll {

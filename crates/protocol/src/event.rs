@@ -180,8 +180,9 @@ impl Schema {
         let mut scan = Scan::new(record);
         let mut draft = Draft::default();
         self.members(&mut scan, &mut draft, watch)
-            .map_err(|fault| fault.at(scan.position(), draft.current))?;
-        draft.finish()
+            .map_err(|fault| fault.at(scan.position(), draft.current).with_time(draft.ts))?;
+        let ts = draft.ts;
+        draft.finish().map_err(|reject| reject.with_time(ts))
     }
 
     fn members<'a>(

@@ -237,19 +237,29 @@ pub struct Reject {
     pub reason: Reason,
     /// Where.
     pub detail: Detail,
+    /// The record's time, where a usable one had been read by then: it still tells how late it is.
+    pub t: Option<i64>,
 }
 
 impl Reject {
     /// A reason that concerns the whole record.
     #[must_use]
     pub fn of(reason: Reason) -> Self {
-        Self { reason, detail: Detail::default() }
+        Self { reason, detail: Detail::default(), t: None }
     }
 
     /// A reason that concerns one field.
     #[must_use]
     pub fn field(reason: Reason, field: Field) -> Self {
-        Self { reason, detail: Detail { field: Some(field), at: 0 } }
+        Self { reason, detail: Detail { field: Some(field), at: 0 }, t: None }
+    }
+}
+
+impl Reject {
+    /// The same with the record's time.
+    #[must_use]
+    pub fn with_time(self, t: Option<i64>) -> Self {
+        Self { t, ..self }
     }
 }
 

@@ -13,7 +13,7 @@ pub(super) struct Fault(pub(super) Reason);
 impl Fault {
     pub(super) fn at(self, at: usize, field: Option<Field>) -> Reject {
         let at = u32::try_from(at).unwrap_or(u32::MAX);
-        Reject { reason: self.0, detail: Detail { field, at } }
+        Reject { reason: self.0, detail: Detail { field, at }, t: None }
     }
 }
 

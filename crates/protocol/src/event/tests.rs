@@ -368,6 +368,16 @@ fn every_byte_string_has_an_answer() {
 }
 
 #[test]
+fn a_rejected_record_still_tells_its_time_where_it_was_read() {
+    let t = |record: &[u8]| parse(record).expect_err("a reason").t;
+    assert_eq!(t(br#"{"ts":1700000000000,"room":""}"#), Some(1_700_000_000_000));
+    assert_eq!(t(br#"{"ts":1700000000000}"#), Some(1_700_000_000_000));
+    assert_eq!(t(br#"{"ts":1700000000000,"room":"a"} x"#), Some(1_700_000_000_000));
+    assert_eq!(t(br#"{"room":"","ts":1700000000000}"#), None);
+    assert_eq!(t(br#"{"ts":17,"room":"a"}"#), None);
+}
+
+#[test]
 fn names_are_stable_and_serialize_as_such() {
     for reason in Reason::ALL {
         assert_eq!(serde_json::to_value(reason).expect("JSON"), json!(reason.name()));
