@@ -16,5 +16,7 @@ pub mod decision;
 pub mod features;
 pub mod fixed;
 pub mod precount;
+pub mod prefetch;
 pub mod room;
 pub mod rules;
+pub mod windows;

@@ -1,6 +1,7 @@
 //! Events of an open slot become counts: from here on cost follows active rooms, not messages.
 
-use barrage_protocol::ids::{CLASSES, OUTCOMES, RoomKey};
+use crate::prefetch::prefetch;
+use barrage_protocol::ids::{CLASSES, Class, OUTCOMES, Outcome, RoomKey};
 use serde::{Deserialize, Serialize};
 
 /// Counts of one room in one slot, from one partition. A counter that is full makes a second record: sums are exact.
@@ -14,4 +15,248 @@ pub struct Record {
     pub outcomes: [u16; OUTCOMES - 1],
     /// Bit `partition % 32` of the partition it came from.
     pub partitions: u32,
+}
+
+/// Slots of an empty table.
+const LEAST: usize = 256;
+
+/// One room's counts: exactly one cache line, so that an event costs at most one miss.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C, align(64))]
+struct Entry {
+    room: RoomKey,
+    /// The entry is in use if this equals the table's: clearing the table is one addition.
+    generation: u32,
+    classes: [u32; CLASSES],
+    outcomes: [u32; OUTCOMES - 1],
+}
+
+/// Counts of ONE open slot of ONE partition.
+#[derive(Debug)]
+pub struct Table {
+    entries: Vec<Entry>,
+    /// Positions in use, in order of first events.
+    used: Vec<u32>,
+    generation: u32,
+    /// `64 - log2(entries)`: the top bits of a key are its home.
+    shift: u32,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self::with_entries(LEAST)
+    }
+}
+
+impl Table {
+    fn with_entries(n: usize) -> Self {
+        Self {
+            entries: vec![Entry::default(); n],
+            used: Vec::new(),
+            generation: 1,
+            shift: 64 - n.trailing_zeros(),
+        }
+    }
+
+    /// Rooms counted so far.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.used.len()
+    }
+
+    /// Whether nothing was counted.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.used.is_empty()
+    }
+
+    /// Bytes allocated.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.entries.capacity() * size_of::<Entry>() + self.used.capacity() * size_of::<u32>()
+    }
+
+    fn home(&self, room: RoomKey) -> usize {
+        (room.0 >> self.shift) as usize
+    }
+
+    /// Starts to load the place of a room whose event comes soon.
+    #[inline]
+    pub fn prefetch(&self, room: RoomKey) {
+        prefetch(&self.entries, self.home(room));
+    }
+
+    /// Counts one event.
+    #[inline]
+    pub fn add(&mut self, room: RoomKey, class: Class, outcome: Outcome) {
+        let mask = self.entries.len() - 1;
+        let mut at = self.home(room) & mask;
+        loop {
+            let entry = &mut self.entries[at];
+            if entry.generation != self.generation {
+                break;
+            }
+            if entry.room == room {
+                entry.count(class, outcome);
+                return;
+            }
+            at = (at + 1) & mask;
+        }
+        self.open(at, room, class, outcome);
+    }
+
+    /// First event of a room in this slot.
+    fn open(&mut self, at: usize, room: RoomKey, class: Class, outcome: Outcome) {
+        let entry = &mut self.entries[at];
+        *entry = Entry { room, generation: self.generation, ..Entry::default() };
+        entry.count(class, outcome);
+        self.used.push(at as u32);
+        if self.used.len() * 3 > self.entries.len() * 2 {
+            self.grow();
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let mut larger = Self::with_entries(self.entries.len() * 2);
+        let mask = larger.entries.len() - 1;
+        larger.used.reserve(self.used.len() * 2);
+        for &from in &self.used {
+            let entry = Entry { generation: larger.generation, ..self.entries[from as usize] };
+            let mut at = larger.home(entry.room) & mask;
+            while larger.entries[at].generation == larger.generation {
+                at = (at + 1) & mask;
+            }
+            larger.entries[at] = entry;
+            larger.used.push(at as u32);
+        }
+        *self = larger;
+    }
+
+    /// Appends the counts to `out` as records of `partition`, and empties the table.
+    pub fn drain(&mut self, partition: u32, out: &mut Vec<Record>) {
+        let bit = 1 << (partition % 32);
+        out.reserve(self.used.len());
+        for (i, &at) in self.used.iter().enumerate() {
+            if let Some(&soon) = self.used.get(i + 8) {
+                prefetch(&self.entries, soon as usize);
+            }
+            self.entries[at as usize].records(bit, out);
+        }
+        let used = self.used.len();
+        self.used.clear();
+        // After a spike the memory is given back; a generation that would come round again is never met.
+        if self.generation == u32::MAX
+            || (self.entries.len() > LEAST && used * 32 < self.entries.len())
+        {
+            *self = Self::with_entries((self.entries.len() / 2).max(LEAST));
+        } else {
+            self.generation += 1;
+        }
+    }
+}
+
+impl Entry {
+    #[inline]
+    fn count(&mut self, class: Class, outcome: Outcome) {
+        self.classes[class as usize] += 1;
+        if outcome != Outcome::Ok {
+            self.outcomes[outcome as usize - 1] += 1;
+        }
+    }
+
+    /// One record; more where a count exceeds what one holds.
+    #[inline]
+    fn records(&self, partitions: u32, out: &mut Vec<Record>) {
+        let (mut classes, mut outcomes) = (self.classes, self.outcomes);
+        loop {
+            let mut record = Record { room: self.room, partitions, ..Record::default() };
+            let mut rest = 0;
+            for (left, put) in classes.iter_mut().zip(&mut record.classes) {
+                rest |= split(left, put);
+            }
+            for (left, put) in outcomes.iter_mut().zip(&mut record.outcomes) {
+                rest |= split(left, put);
+            }
+            out.push(record);
+            if rest == 0 {
+                return;
+            }
+        }
+    }
+}
+
+/// Moves as much as fits from `left` to `put`, and returns what is left.
+#[inline]
+fn split(left: &mut u32, put: &mut u16) -> u32 {
+    *put = (*left).min(u32::from(u16::MAX)) as u16;
+    *left -= u32::from(*put);
+    *left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn sums(records: &[Record]) -> BTreeMap<RoomKey, ([u32; CLASSES], [u32; OUTCOMES - 1])> {
+        let mut sums = BTreeMap::<_, ([u32; CLASSES], [u32; OUTCOMES - 1])>::new();
+        for r in records {
+            let s = sums.entry(r.room).or_default();
+            for (to, n) in s.0.iter_mut().zip(r.classes) {
+                *to += u32::from(n);
+            }
+            for (to, n) in s.1.iter_mut().zip(r.outcomes) {
+                *to += u32::from(n);
+            }
+        }
+        sums
+    }
+
+    /// Slots of very different sizes through one table: growth, clearing and shrinking lose nothing.
+    #[test]
+    fn counts_are_exact_over_growth_and_shrinking() {
+        let mut table = Table::default();
+        let mut x = 7u64;
+        for slot in 0..40u64 {
+            let rooms = [5, 9_000, 40, 3, 2_000][(slot % 5) as usize];
+            let mut want = BTreeMap::<RoomKey, ([u32; CLASSES], [u32; OUTCOMES - 1])>::new();
+            for _ in 0..rooms * 3 {
+                x = x
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
+                let room = RoomKey::of(&format!("r{}", (x >> 33) % rooms));
+                let class = Class::ALL[(x >> 40) as usize % CLASSES];
+                let outcome = Outcome::ALL[(x >> 50) as usize % OUTCOMES];
+                table.prefetch(room);
+                table.add(room, class, outcome);
+                let w = want.entry(room).or_default();
+                w.0[class as usize] += 1;
+                if outcome != Outcome::Ok {
+                    w.1[outcome as usize - 1] += 1;
+                }
+            }
+            assert_eq!(table.len(), want.len());
+            let mut records = Vec::new();
+            table.drain(35, &mut records);
+            assert_eq!(records.len(), want.len());
+            assert!(records.iter().all(|r| r.partitions == 1 << 3));
+            assert_eq!(sums(&records), want, "slot {slot}");
+            assert!(table.is_empty());
+        }
+        assert!(table.bytes() < 4 << 20, "memory of the spike is given back");
+    }
+
+    #[test]
+    fn a_full_counter_makes_another_record() {
+        let mut table = Table::default();
+        let room = RoomKey::of("hot");
+        for _ in 0..200_000 {
+            table.add(room, Class::Chat, Outcome::Error);
+        }
+        let mut records = Vec::new();
+        table.drain(0, &mut records);
+        assert_eq!(records.len(), 4);
+        assert_eq!(sums(&records)[&room], ([0, 0, 0, 0, 200_000, 0], [200_000, 0, 0, 0]));
+    }
 }
