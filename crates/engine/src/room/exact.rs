@@ -144,3 +144,115 @@ pub fn rate_milli(count: u64, slots: u64) -> i64 {
     let (count, slots) = (u128::from(count), u128::from(slots.max(1)));
     i64::try_from((20_000 * count + slots) / (2 * slots)).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    //! The comparisons against the formulas of semantics §2 as plain fractions, at and around their edges.
+    use super::*;
+
+    /// (excess, n, max(10·Σc, n), n²·sigma²) for a floor of 1 per second; all exact.
+    fn parts(count_10s: u32, b: &Baseline) -> (i128, i128, i128, i128) {
+        let (n, s, q) = (i128::from(b.n), i128::from(b.sum), i128::from(b.sumsq));
+        let floored = (10 * s).max(n);
+        let sigma = (10 * (n * q - s * s)).max(n * floored);
+        (i128::from(count_10s) * n - 100 * s, n, floored, sigma)
+    }
+
+    #[test]
+    fn products_have_256_bits() {
+        assert_eq!(product(u128::MAX, u128::MAX), (u128::MAX - 1, 1));
+        assert_eq!(product(1 << 64, 1 << 64), (1, 0));
+        assert_eq!(product(u128::MAX, 2), (1, u128::MAX - 1));
+        let (a, b) = (0x1234_5678_9abc_def0_u128, 0xfedc_ba98_7654_3210_u128);
+        assert_eq!(product(a, b), (0, a * b));
+    }
+
+    #[test]
+    fn comparisons_equal_fractions_on_random_sums() {
+        let mut seed = 1_u64;
+        let mut below = |n: u64| {
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % n
+        };
+        let d = Fixed::milli(1_600);
+        for case in 0..20_000 {
+            let n = 300 + below(301);
+            let sum = below(20_000);
+            // Σc² is at least (Σc)² / n, and up to some multiples of it.
+            let sumsq = (sum * sum).div_ceil(n) + below(2 * sum + 1);
+            let b = Baseline { n: n as u16, sum, sumsq };
+            let count = below(8_000) as u32;
+            let x = Excess::new(count, &b, Fixed::int(1));
+            let (a, n, floored, sigma) = parts(count, &b);
+            // ratio = (a / 10n) / (floored / n); around its own value in thousandths, and at its edge.
+            for r in x.ratio_milli() - 1..=x.ratio_milli() + 1 {
+                let expected = (a * 1_000).cmp(&(i128::from(r) * 10 * floored));
+                assert_eq!(x.ratio_cmp(Fixed::milli(r)), expected, "case {case}, ratio {r}");
+            }
+            // z² = (a / 10n)² / (sigma/n² · 8/5 · 7/60) = 300·a² / (100·56·sigma), signed.
+            let z = x.z_milli(d).expect("some spread");
+            for k in z - 1..=z + 1 {
+                let (left, right) = (a * a * 300 * 1_000_000, 5_600 * sigma * i128::from(k * k));
+                let expected = match (a > 0, k >= 0) {
+                    (true, true) => left > right,
+                    (true, false) => true,
+                    (false, true) => false,
+                    (false, false) => left < right,
+                };
+                assert_eq!(x.z_above(Fixed::milli(k), d), expected, "case {case}, z {k}");
+            }
+            // Rounded half up: z lies between two halves of thousandths.
+            let odd = |m: i64| i128::from(2 * m.abs() + 1) * i128::from(2 * m.abs() + 1);
+            let four = a * a * 1_200 * 1_000_000;
+            assert!(four < 5_600 * sigma * odd(z), "case {case}");
+            assert!(z == 0 || four >= 5_600 * sigma * odd(z.abs() - 1), "case {case}");
+            let sigma_milli = (2_000 * sigma + n * n) / (2 * n * n);
+            assert_eq!(i128::from(x.sigma_squared_milli()), sigma_milli, "case {case}");
+            // count_1s > 4 × max(baseline, 1)
+            let second = (count / 10) as i128;
+            let above = second * n > 4 * floored;
+            assert_eq!(second_above(count / 10, &b, Fixed::int(1), Fixed::int(4)), above);
+        }
+    }
+
+    #[test]
+    fn edges_are_strict_and_nothing_is_divided_by_nothing() {
+        // 120/s, and 360/s are a ratio of exactly 2.
+        let b = Baseline { n: 600, sum: 7_200, sumsq: 86_400 };
+        let at = |count| Excess::new(count, &b, Fixed::int(1)).ratio_cmp(Fixed::int(2));
+        assert_eq!(
+            [at(3_599), at(3_600), at(3_601)],
+            [Ordering::Less, Ordering::Equal, Ordering::Greater]
+        );
+        let empty = Excess::new(10, &Baseline::default(), Fixed::int(1));
+        assert_eq!(
+            (empty.ratio_milli(), empty.ratio_millionths(), empty.z_milli(Fixed::int(1))),
+            (0, 0, None)
+        );
+        // No floor and no spread: a rise is infinite, none is none.
+        let still = Baseline { n: 600, sum: 0, sumsq: 0 };
+        assert!(Excess::new(1, &still, Fixed(0)).z_above(Fixed::int(4), Fixed::int(1)));
+        assert!(!Excess::new(0, &still, Fixed(0)).z_above(Fixed::int(4), Fixed::int(1)));
+    }
+
+    #[test]
+    fn no_sums_and_no_thresholds_overflow() {
+        let wide = [0, 1, u64::from(u32::MAX), u64::MAX];
+        let thresholds = [i64::MIN, -1, 0, 1, ONE, i64::MAX].map(Fixed);
+        for sum in wide {
+            for sumsq in wide {
+                for t in thresholds {
+                    let b = Baseline { n: u16::MAX, sum, sumsq };
+                    let x = Excess::new(u32::MAX, &b, t);
+                    let _ = (x.ratio_cmp(t), x.z_above(t, t), x.z_milli(t));
+                    let _ = (x.ratio_milli(), x.ratio_millionths(), x.sigma_squared_milli());
+                    let _ = (second_above(u32::MAX, &b, t, t), rate_cmp(u64::MAX, 600, t));
+                }
+            }
+        }
+        assert_eq!(rate_milli(1, 100), 100);
+        assert_eq!(rate_milli(2, 600), 33);
+    }
+}

@@ -15,7 +15,7 @@ fn reference(counts: &[u32], c: u64) -> Vec<(u64, u64)> {
     let (mut on, mut cool, mut start, mut seen) = (false, 0, 0, 0);
     let mut spans = Vec::new();
     for end in first + 1..=counts.len() {
-        if end % 100 == 0 && !(on && end - start < 100) {
+        if end.is_multiple_of(100) && !(on && end - start < 100) {
             blocks.push(sum(end, 100));
             let mut last: Vec<u64> = blocks.iter().rev().take(18).copied().collect();
             last.sort_unstable();

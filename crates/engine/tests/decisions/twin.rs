@@ -88,7 +88,7 @@ impl Twin {
         let end = self.start + self.counts.len() as u64;
         let young = surge.is_some_and(|start| end - (start.0 + 1) < 100);
         let alive = self.first.is_some_and(|first| self.start + (first as u64) < end);
-        if end % 100 == 0 && alive && !young {
+        if end.is_multiple_of(100) && alive && !young {
             self.blocks.push(self.sum(0, 100, |c| c));
         }
         let from = self.blocks.len().saturating_sub(18);
