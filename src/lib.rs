@@ -3,6 +3,7 @@
 //! [`app`] is the one place that joins the folders; the folders do not know each other.
 
 pub mod app;
+pub mod bench;
 pub mod cli;
 pub mod ingest;
 pub mod publish;

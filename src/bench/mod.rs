@@ -1,0 +1,7 @@
+//! Benchmarks as commands: what they measure, and how it is told. `app` joins them with what is measured.
+//!
+//! * [`cost`]: processor time, wall time and memory of this process.
+//! * [`rows`]: one plain rule over a file, with rows that any engine can be compared by.
+
+pub mod cost;
+pub mod rows;
