@@ -1,7 +1,7 @@
 //! The burst rule (semantics §3): burst ratio over a step, enough events, and z.
 
 use super::baseline::InForce;
-use super::exact::Excess;
+use super::exact::{Excess, wide};
 use super::live::Verdict;
 use crate::decision::int;
 use crate::features::Features;
@@ -35,8 +35,7 @@ pub(super) fn highest(steps: &[StepTo], exceeded: impl Fn(Fixed) -> bool) -> Lev
 
 /// `rate_10s < share × min_count_60s / 60`, as 6·count_10s·10^6 < share_millionths·min.
 fn too_few(rule: &Burst, f: &Features) -> bool {
-    let right = i128::from(rule.count_exit_share.0) * i128::from(rule.min_count_60s);
-    i128::from(f.count_10s) * 6 * i128::from(ONE) < right
+    wide(f.count_10s.into(), 6 * ONE) < wide(rule.count_exit_share.0, rule.min_count_60s.into())
 }
 
 /// Every threshold of the rule, and z.

@@ -9,12 +9,30 @@ use crate::fixed::{Fixed, ONE};
 use std::cmp::Ordering;
 
 /// The last ten seconds against a baseline, ready to be compared. Formulas: semantics §2.
+///
+/// Factors are kept in 64 bits, because a product of two such is exact in 128 without a check, and this runs for every
+/// hot room in every slot. More than 9·10^11 events in a baseline count as so many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Excess {
-    n: i128,
-    excess: i128,
-    base: i128,
-    spread: i128,
+    baseline: Baseline,
+    excess: i64,
+    base: i64,
+}
+
+/// A sum of events as a factor.
+fn events(sum: u64) -> i64 {
+    i64::try_from(sum).unwrap_or(i64::MAX).min(900_000_000_000)
+}
+
+/// M: the baseline, at least the floor, × n·10^6.
+fn floored(baseline: &Baseline, floor: Fixed) -> i64 {
+    let least = floor.0.saturating_mul(i64::from(baseline.n));
+    (events(baseline.sum) * 10_000_000).max(least)
+}
+
+/// Exact product of two 64-bit factors.
+pub(super) fn wide(a: i64, b: i64) -> i128 {
+    i128::from(a) * i128::from(b)
 }
 
 /// 256-bit product as (high, low), by schoolbook multiplication of 64-bit halves.
@@ -31,19 +49,23 @@ impl Excess {
     /// `floor`: the baseline counts as at least this, per second.
     #[must_use]
     pub fn new(count_10s: u32, baseline: &Baseline, floor: Fixed) -> Self {
-        let n = i128::from(baseline.n);
-        let sum = i128::from(baseline.sum);
-        let base = (sum * 10_000_000).max(i128::from(floor.0) * n);
-        let variance = (n * i128::from(baseline.sumsq)).saturating_sub(sum.saturating_mul(sum));
-        let spread = variance.saturating_mul(10_000_000).max(base.saturating_mul(n)).max(0);
-        Self { n, excess: i128::from(count_10s) * n - 100 * sum, base, spread }
+        let excess = i64::from(count_10s) * i64::from(baseline.n) - 100 * events(baseline.sum);
+        Self { baseline: *baseline, excess, base: floored(baseline, floor) }
+    }
+
+    /// S: sigma², at least max(baseline, floor), × n²·10^6.
+    fn spread(&self) -> u128 {
+        let (n, sum) = (i128::from(self.baseline.n), i128::from(self.baseline.sum));
+        let squares = n.saturating_mul(i128::from(self.baseline.sumsq));
+        let variance = squares.saturating_sub(sum.saturating_mul(sum));
+        let least = i128::from(self.base).saturating_mul(n);
+        variance.saturating_mul(10_000_000).max(least).max(0).unsigned_abs()
     }
 
     /// burst_ratio against a threshold: A·10^5 / M against r, as A·10^11 against r_millionths·M.
     #[must_use]
     pub fn ratio_cmp(&self, ratio: Fixed) -> Ordering {
-        let left = self.excess.saturating_mul(100_000 * i128::from(ONE));
-        left.cmp(&i128::from(ratio.0).saturating_mul(self.base))
+        wide(self.excess, 100_000 * ONE).cmp(&wide(ratio.0, self.base))
     }
 
     /// `z > threshold`: (A / 10n)² > k²·sigma²·d·(1/10 + 1/60), as A²·6·10^5·10^18 > 7·k²·d·S with k and d in
@@ -52,12 +74,9 @@ impl Excess {
     pub fn z_above(&self, z: Fixed, dispersion: Fixed) -> bool {
         let k = u128::from(z.0.unsigned_abs());
         let d = u128::try_from(dispersion.0).unwrap_or(0);
-        let a = self.excess.unsigned_abs();
+        let a = u128::from(self.excess.unsigned_abs());
         let left = product(a.saturating_mul(a), 600_000 * 1_000_000_000_000_000_000);
-        let right = product(
-            k.saturating_mul(k).saturating_mul(d),
-            self.spread.unsigned_abs().saturating_mul(7),
-        );
+        let right = product(k.saturating_mul(k).saturating_mul(d), self.spread().saturating_mul(7));
         match (self.excess > 0, z.0 >= 0) {
             (true, true) => left > right,
             (true, false) => true,
@@ -72,7 +91,7 @@ impl Excess {
         if self.base <= 0 {
             return 0;
         }
-        let r = self.excess.saturating_mul(100_000_000_000).div_euclid(self.base);
+        let r = wide(self.excess, 100_000 * ONE).div_euclid(self.base.into());
         i64::try_from(r).unwrap_or(if r < 0 { i64::MIN } else { i64::MAX })
     }
 
@@ -82,18 +101,20 @@ impl Excess {
         if self.base <= 0 {
             return 0;
         }
-        let twice = self.excess.saturating_mul(200_000_000).saturating_add(self.base);
-        i64::try_from(twice.div_euclid(2 * self.base)).unwrap_or(i64::MAX)
+        let base = i128::from(self.base);
+        let twice = wide(self.excess, 200_000_000) + base;
+        i64::try_from(twice.div_euclid(2 * base)).unwrap_or(i64::MAX)
     }
 
     /// sigma² in thousandths, rounded half up.
     #[must_use]
     pub fn sigma_squared_milli(&self) -> i64 {
-        let den = self.n * self.n * 1_000;
+        let den = u128::from(self.baseline.n) * u128::from(self.baseline.n) * 1_000;
         if den == 0 {
             return 0;
         }
-        i64::try_from((2 * self.spread + den) / (2 * den)).unwrap_or(i64::MAX)
+        let twice = self.spread().saturating_mul(2).saturating_add(den);
+        i64::try_from(twice / (2 * den)).unwrap_or(i64::MAX)
     }
 
     /// z in thousandths, rounded half up in magnitude; none where sigma is 0. The largest m with
@@ -101,11 +122,11 @@ impl Excess {
     #[must_use]
     pub fn z_milli(&self, dispersion: Fixed) -> Option<i64> {
         let d = u128::try_from(dispersion.0).unwrap_or(0);
-        let scale = d.saturating_mul(7).saturating_mul(self.spread.unsigned_abs());
+        let scale = d.saturating_mul(7).saturating_mul(self.spread());
         if scale == 0 {
             return None;
         }
-        let a = self.excess.unsigned_abs();
+        let a = u128::from(self.excess.unsigned_abs());
         let target = product(a.saturating_mul(a), 2_400_000_000_000_000_000);
         let (mut low, mut high) = (0_u64, 1 << 62);
         while low < high {
@@ -125,17 +146,16 @@ impl Excess {
 /// A rate `count` over `slots` slots against a threshold per second: count·10·10^6 against t_millionths·slots.
 #[must_use]
 pub fn rate_cmp(count: u64, slots: u64, threshold: Fixed) -> Ordering {
-    let left = i128::from(count) * 10 * i128::from(ONE);
-    left.cmp(&(i128::from(threshold.0) * i128::from(slots)))
+    let (count, slots) = (i64::try_from(count), i64::try_from(slots));
+    let left = wide(count.unwrap_or(i64::MAX), 10 * ONE);
+    left.cmp(&wide(threshold.0, slots.unwrap_or(i64::MAX)))
 }
 
 /// `count_1s > ratio × max(baseline, floor)`, as count·n·10^12 > ratio_millionths·M.
 #[must_use]
 pub fn second_above(count_1s: u32, baseline: &Baseline, floor: Fixed, ratio: Fixed) -> bool {
-    let n = i128::from(baseline.n);
-    let base = (i128::from(baseline.sum) * 10_000_000).max(i128::from(floor.0) * n);
-    let left = i128::from(count_1s) * n * i128::from(ONE) * i128::from(ONE);
-    left > i128::from(ratio.0).saturating_mul(base)
+    let left = wide(i64::from(count_1s) * i64::from(baseline.n), ONE * ONE);
+    left > wide(ratio.0, floored(baseline, floor))
 }
 
 /// A rate in thousandths per second, rounded half up.

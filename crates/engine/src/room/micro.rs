@@ -1,5 +1,6 @@
 //! The micro-burst rule (semantics §3): one slot against the second before it.
 
+use super::exact::{rate_cmp, rate_milli, wide};
 use super::live::Verdict;
 use crate::decision::int;
 use crate::features::{Features, W1};
@@ -8,16 +9,14 @@ use crate::rules::Micro;
 use barrage_protocol::decision::{Evidence, Value};
 use barrage_protocol::ids::Level;
 
-use super::exact::{rate_cmp, rate_milli};
-
 /// Whether the slot enters: `rate_100ms > min_rate` and `> ratio ×` the mean of the second before, which must be of
 /// the room's life. 10·count against ratio·before, as count·10·10^6 > ratio_millionths·before.
 #[must_use]
 pub fn enters(rule: &Micro, f: &Features) -> bool {
-    let count = i128::from(f.count) * 10 * i128::from(ONE);
+    let count = wide(f.count.into(), 10 * ONE);
     f.slot.0.saturating_sub(f.first.0) >= rule.min_life
         && rate_cmp(f.count.into(), 1, rule.min_rate).is_gt()
-        && count > i128::from(rule.ratio.0) * i128::from(f.before_1s)
+        && count > wide(rule.ratio.0, f.before_1s.into())
 }
 
 /// What the rule says about a slot; leaving is not entering.

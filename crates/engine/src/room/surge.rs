@@ -12,18 +12,19 @@ pub const SECONDS: u8 = 3;
 
 /// `L = max(M, 1000)`: milli-events per 10 s that the room counts as holding at rest.
 #[must_use]
-pub fn rest(f: &Features) -> u128 {
-    u128::from(f.background.max(1_000))
+pub fn rest(f: &Features) -> u64 {
+    f.background.max(1_000)
 }
 
 /// Whether the slot enters: 2.2 × what 3 or 5 seconds should hold, plus c events.
 #[must_use]
 pub fn enters(rule: &Surge, f: &Features) -> bool {
-    let (n3, n5, c) = (u128::from(f.count_3s), u128::from(f.count_5s), u128::from(rule.c));
+    let (n3, n5, c) = (u64::from(f.count_3s), u64::from(f.count_5s), u64::from(rule.c));
     let l = rest(f);
     f.slot.0.saturating_sub(f.first.0) >= rule.min_life
         && f.seconds_of_5 >= SECONDS
-        && (50_000 * n3 >= 33 * l + 50_000 * c || 10_000 * n5 >= 11 * l + 10_000 * c)
+        && (50_000 * n3 >= l.saturating_mul(33).saturating_add(50_000 * c)
+            || 10_000 * n5 >= l.saturating_mul(11).saturating_add(10_000 * c))
 }
 
 /// What the rule says about a slot; leaving is not entering.
@@ -35,7 +36,7 @@ pub fn verdict(rule: &Surge, f: &Features) -> Verdict {
 
 /// What was compared: counts, background, and the counts that would have been enough, rounded up.
 pub fn evidence(rule: &Surge, f: &Features, e: &mut Evidence) {
-    let (l, c) = (rest(f), u128::from(rule.c));
+    let (l, c) = (u128::from(rest(f)), u128::from(rule.c));
     let mut put = |name: &str, value: Value| e.insert(name.to_owned(), value);
     put("background_milli_per_10s", int(f.background));
     put("background_counted_milli", int(l));
