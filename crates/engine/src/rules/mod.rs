@@ -1,4 +1,17 @@
 //! Rule sets as the engine uses them: validated, in slots and exact decimals, resolved per group.
+//!
+//! [`parse`] reads the text that people write; [`RuleSet::configs`] is what holds for each group of rooms;
+//! [`Floors::of`] says below which counts no live rule can enter. Every setting is described in docs/rules.md.
+
+pub mod keys;
+pub mod parse;
+mod resolve;
+#[cfg(test)]
+mod tests;
+mod text;
+
+pub use parse::{Problem, parse};
+pub use resolve::resolve;
 
 use crate::fixed::Fixed;
 use barrage_protocol::ids::{Class, Level};
@@ -22,6 +35,8 @@ pub struct RuleSet {
     pub groups: Vec<Group>,
     /// Rules, ordered by id.
     pub rules: Vec<Rule>,
+    /// What the text says that this version does not act on, a sentence each: to be told, never swallowed.
+    pub notes: Vec<String>,
 }
 
 /// Ladder, flap guard, blast radius, frozen baselines (semantics §2, §4); times in slots.
@@ -97,6 +112,17 @@ impl Matcher {
     }
 }
 
+/// How a downstream's queue is shaped while a micro-burst is on (semantics §3, §7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Shape {
+    /// Messages that may wait.
+    pub capacity: u32,
+    /// Longest wait, in milliseconds.
+    pub max_wait_ms: u32,
+    /// Messages let through per second.
+    pub drain_qps: u32,
+}
+
 /// A group of rooms with its own settings.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Group {
@@ -104,8 +130,10 @@ pub struct Group {
     pub id: String,
     /// Which rooms.
     pub matcher: Matcher,
-    /// Settings that override a rule's, by `rule-kind.setting`, as validated values.
+    /// Settings that override a rule's, by `rule-kind.setting`, as validated values (times in slots).
     pub set: BTreeMap<String, Fixed>,
+    /// Shaping that the policies of its rooms carry while a micro-burst is on.
+    pub shape: Shape,
 }
 
 /// Whether a rule decides.
@@ -180,7 +208,7 @@ pub struct Burst {
     pub exit_ticks: u32,
 }
 
-/// `count_1s > ratio × baseline and count_1s > min_count_1s`; leaves as a burst rule does, by `exit`.
+/// `count_1s > ratio × baseline and count_1s > min_count_1s`; leaves as a burst rule does.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Fast {
     /// Multiple of the baseline.
@@ -195,6 +223,9 @@ pub struct Fast {
     pub ratio_exit: Fixed,
     /// ... or when `rate_10s` is below this many events per second.
     pub rate_exit: Fixed,
+    /// Whether [`resolve`] takes `ratio_exit`, `rate_exit` and `baseline_floor` from the burst rule of the same
+    /// group. In a [`Config`] it has done so: the fields themselves are the ones to compare with.
+    pub exit_as_burst: bool,
     /// Slots in a row that must enter.
     pub enter_ticks: u32,
     /// Slots in a row that must leave.
