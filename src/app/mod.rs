@@ -1,1 +1,9 @@
 //! The composition root: who is built from what, and how records become decisions.
+
+mod follow;
+mod lead;
+mod line;
+
+pub use follow::Follow;
+pub use lead::{Lead, Round};
+pub use line::{Checkpoint, Observer, Settings};

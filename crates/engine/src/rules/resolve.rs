@@ -3,7 +3,8 @@
 use super::keys::KINDS;
 use super::text::nearest;
 use super::{
-    Burst, Config, Fast, Floors, Group, Ladder, Matcher, Mode, Rule, RuleSet, Trigger, Window, parse,
+    Burst, Config, Fast, Floors, Group, Ladder, Matcher, Mode, Rule, RuleSet, Trigger, Window,
+    parse,
 };
 use crate::fixed::{Fixed, ONE};
 use std::collections::BTreeMap;
@@ -87,12 +88,7 @@ pub fn resolve(group: &Group, ladder: &Ladder, hash: &str, rules: &[Rule]) -> Co
             apply(&mut rule.trigger, &group.set);
         }
     }
-    Config {
-        group: group.id.clone(),
-        rules_hash: hash.to_owned(),
-        ladder: ladder.clone(),
-        rules,
-    }
+    Config { group: group.id.clone(), rules_hash: hash.to_owned(), ladder: ladder.clone(), rules }
 }
 
 /// The settings of a group, put into a rule of the kind they name.
@@ -170,6 +166,7 @@ fn count(n: i64) -> u32 {
 
 /// The kinds of which a set has no live rule, for notes.
 pub(super) fn kinds_without_rule(rules: &[Rule]) -> Vec<&'static str> {
-    let live = |kind: &&str| rules.iter().any(|r| r.mode == Mode::Enforce && r.trigger.kind() == *kind);
+    let live =
+        |kind: &&str| rules.iter().any(|r| r.mode == Mode::Enforce && r.trigger.kind() == *kind);
     KINDS.into_iter().filter(|k| !live(k)).collect()
 }

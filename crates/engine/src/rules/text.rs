@@ -15,7 +15,8 @@ pub(super) struct Lines<'t> {
 
 impl<'t> Lines<'t> {
     pub(super) fn of(text: &'t str) -> Self {
-        let after_breaks = text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i + 1);
+        let after_breaks =
+            text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i + 1);
         Self { text, starts: std::iter::once(0).chain(after_breaks).collect() }
     }
 
@@ -77,10 +78,9 @@ pub(super) fn integer(n: &DeInteger<'_>) -> Option<i64> {
 /// The exact millionths of a number as written; `Err` says why it is none.
 pub(super) fn decimal(value: &DeValue<'_>) -> Result<Fixed, &'static str> {
     match value {
-        DeValue::Integer(n) => integer(n)
-            .and_then(|n| n.checked_mul(ONE))
-            .map(Fixed)
-            .ok_or("is too large"),
+        DeValue::Integer(n) => {
+            integer(n).and_then(|n| n.checked_mul(ONE)).map(Fixed).ok_or("is too large")
+        }
         DeValue::Float(f) => exact(f.as_str()),
         _ => Err("is not a number"),
     }

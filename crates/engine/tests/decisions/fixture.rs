@@ -77,6 +77,7 @@ pub(crate) fn fast() -> Fast {
         baseline_floor: Fixed::int(1),
         ratio_exit: Fixed::milli(800),
         rate_exit: Fixed::int(20),
+        exit_as_burst: false,
         enter_ticks: 1,
         exit_ticks: 100,
     }

@@ -35,7 +35,8 @@ fn with_group(reader: &mut Reader<'_>, group: &Group, place: &Place, rules: &[Ru
         let kind = rule.trigger.kind();
         let key_of_kind = |name: &&String| name.split('.').next() == Some(kind);
         let Some(first) = place.set.iter().find(|(name, _)| key_of_kind(name)) else { continue };
-        if group.set.contains_key("rate.enter") && rule.trigger.steps().len() > 1 && kind == "rate" {
+        if group.set.contains_key("rate.enter") && rule.trigger.steps().len() > 1 && kind == "rate"
+        {
             let at = place.set.get("rate.enter").copied().unwrap_or(place.at);
             let what = format!("`set.rate.enter`: rule `{}` has several steps", rule.id);
             reader.fault(at, what, "say which, as in `set = { rate.steps.2 = 2000 }`");
@@ -117,7 +118,10 @@ fn shadowed(reader: &mut Reader<'_>, groups: &[Group], places: &[Place]) {
             _ => false,
         };
         if let Some(earlier) = groups[..i].iter().find(takes_all) {
-            let what = format!("group `{}` never holds a room: `{}`, which stands before it, takes them all", group.id, earlier.id);
+            let what = format!(
+                "group `{}` never holds a room: `{}`, which stands before it, takes them all",
+                group.id, earlier.id
+            );
             reader.fault(place.at, what, "the first match wins: put the narrower group first");
         }
     }

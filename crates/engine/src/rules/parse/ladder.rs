@@ -181,12 +181,7 @@ fn level(reader: &mut Reader<'_>, node: &Node<'_>, name: &str, into: &mut LevelP
     }
 }
 
-fn measure(
-    reader: &mut Reader<'_>,
-    node: &Node<'_>,
-    path: &str,
-    class: Class,
-) -> Option<Measure> {
+fn measure(reader: &mut Reader<'_>, node: &Node<'_>, path: &str, class: Class) -> Option<Measure> {
     let table = reader.table(node, path, "chat = { admit = 0.4 }")?;
     let known: Vec<&str> = MEASURE.iter().map(|s| s.key).chain(["top_only"]).collect();
     reader.unknown_keys(table, &format!("in `{path}`"), &known);
@@ -207,7 +202,12 @@ fn measure(
         None => {}
         Some((_, DeValue::Boolean(b))) => measure.top_only = *b,
         Some((node, _)) => {
-            reader.wrong_type(node, &format!("{path}.top_only"), "true or false", "top_only = true");
+            reader.wrong_type(
+                node,
+                &format!("{path}.top_only"),
+                "true or false",
+                "top_only = true",
+            );
         }
     }
     let at = node.span().start;

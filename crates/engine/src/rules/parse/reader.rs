@@ -68,9 +68,7 @@ impl<'t> Reader<'t> {
 
     /// Everything found, in the order of the text.
     pub(super) fn into_problems(mut self) -> Vec<Problem> {
-        self.problems.sort_by(|a, b| {
-            (a.line, a.column, &a.what).cmp(&(b.line, b.column, &b.what))
-        });
+        self.problems.sort_by(|a, b| (a.line, a.column, &a.what).cmp(&(b.line, b.column, &b.what)));
         self.problems.dedup();
         if let (true, Some(last)) = (self.more > 0, self.problems.last()) {
             let what = format!("and {} more problems", self.more);

@@ -243,7 +243,9 @@ fn trigger(
             continue;
         };
         let example = format!("{section} = {{ … }}");
-        let Some(inner) = reader.table(node, &format!("rule.{section}"), &example) else { continue };
+        let Some(inner) = reader.table(node, &format!("rule.{section}"), &example) else {
+            continue;
+        };
         unknown_settings(reader, inner, kind, section, &settings);
         for setting in settings {
             match inner.get(setting.key) {
@@ -355,7 +357,11 @@ fn steps(
         read.extend(above.map(|above| (StepTo { level, above }, item.span().start)));
     }
     if let (Some((_, place)), false, true) = (enter, enter_used, !read.is_empty()) {
-        reader.fault(place, "`trigger.enter` is not used: each step has its own `enter`", "leave it out");
+        reader.fault(
+            place,
+            "`trigger.enter` is not used: each step has its own `enter`",
+            "leave it out",
+        );
     }
     put_steps(reader, node, trigger, read);
 }
@@ -414,7 +420,11 @@ fn put_steps(
         }
         Trigger::Fast(fast) if steps.len() == 1 => fast.level = steps[0].level,
         Trigger::Fast(_) => {
-            reader.fault(node.span().start, "a fast rule has one step", "as in `steps = [ { level = 1 } ]`");
+            reader.fault(
+                node.span().start,
+                "a fast rule has one step",
+                "as in `steps = [ { level = 1 } ]`",
+            );
         }
         Trigger::Surge(_) | Trigger::Micro(_) => {}
     }

@@ -1,0 +1,239 @@
+//! A leader at work: polls sources, closes slots, writes steps, lets effects out when they are final.
+
+use super::line::{Checkpoint, Line, Observer, Settings};
+use crate::ingest::{Item, Poll, Source};
+use barrage_dataflows::view::View;
+use barrage_engine::control::{Counters, Leader, Memory, Reading, Status, Waiting, lead};
+use barrage_engine::rules::RuleSet;
+use barrage_protocol::control::{Control, Entry};
+use barrage_protocol::event::Hit;
+use barrage_protocol::ids::Slot;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Entries of the control log kept in memory: more than two hours of steps.
+const LOG: usize = 10_000;
+
+/// What a round came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Round {
+    /// Something moved: go on at once.
+    Busy,
+    /// Nothing to do for now.
+    Idle,
+    /// Everything is read, closed and out.
+    Finished,
+}
+
+/// A line that leads, with its control log in memory.
+pub struct Lead {
+    line: Line,
+    leader: Leader<Hit>,
+    log: Memory,
+    sources: BTreeMap<u32, Box<dyn Source>>,
+    waiting: Waiting<(Slot, Checkpoint)>,
+    failures: BTreeMap<u32, String>,
+}
+
+impl Lead {
+    /// A leader of `sources`, one a partition in their order, under `rules`. `now_ms` is monotonic.
+    ///
+    /// # Errors
+    /// A group that the rules do not have.
+    pub fn new(
+        settings: Settings,
+        rules: RuleSet,
+        sources: Vec<Box<dyn Source>>,
+        now_ms: i64,
+        observer: &mut dyn Observer,
+    ) -> anyhow::Result<Self> {
+        let mut log = Memory::new(LOG);
+        let mut leader = Leader::new(settings.control.clone(), 1, now_ms);
+        observer.written(&lead(1))?;
+        log.append(lead(1));
+        let (text, hash) = (rules.text.clone(), rules.hash.clone());
+        leader.propose(Control::Rules { text, hash }).map_err(anyhow::Error::msg)?;
+        let sources: BTreeMap<_, _> = (0..).zip(sources).collect();
+        for (p, source) in &sources {
+            leader.add_partition(*p, source.first_offset(), now_ms);
+        }
+        let waiting = Waiting::new(&settings.control);
+        let line = Line::new(settings, rules)?;
+        Ok(Self { line, leader, log, sources, waiting, failures: BTreeMap::new() })
+    }
+
+    /// One round: poll every partition that may be read, close what can be closed, write the step that is due.
+    ///
+    /// # Errors
+    /// A worker that fell, an observer that cannot go on.
+    pub fn round(&mut self, now_ms: i64, observer: &mut dyn Observer) -> anyhow::Result<Round> {
+        let line = &mut self.line;
+        self.leader.turn(now_ms, &mut |p, slot, hit| line.slotting(p).count(slot, hit));
+        let mut busy = self.poll(now_ms);
+        self.apply()?;
+        if let Some(upto) = self.leader.closable(now_ms) {
+            let leader = &self.leader;
+            let any = self.line.close(upto, |slot| leader.offsets_at(slot), observer)?;
+            self.leader.closed(upto, &self.line.canon.hash(), any);
+            busy = true;
+        }
+        busy |= self.steps(now_ms, observer)?;
+        if self.leader.is_finished() {
+            return Ok(Round::Finished);
+        }
+        Ok(if busy { Round::Busy } else { Round::Idle })
+    }
+
+    /// Polls each partition once; returns whether any record came.
+    fn poll(&mut self, now_ms: i64) -> bool {
+        let mut busy = false;
+        for (p, source) in &mut self.sources {
+            if !self.leader.can_read(*p) {
+                continue;
+            }
+            let (leader, line) = (&mut self.leader, &mut self.line);
+            let poll = source.poll(line.settings.batch, &mut |item| {
+                busy = true;
+                if let Ok(hit) = item.event {
+                    line.slotting(*p).intern(hit.room, item.room);
+                }
+                let sink = &mut |p, slot, hit| line.slotting(p).count(slot, hit);
+                leader.read(*p, reading(&item), sink);
+            });
+            match poll {
+                Poll::More => self.leader.answered(*p, now_ms, false),
+                Poll::AtEnd => self.leader.answered(*p, now_ms, true),
+                Poll::Ended => {
+                    busy = true;
+                    let line = &mut self.line;
+                    let sink = &mut |p, slot, hit| line.slotting(p).count(slot, hit);
+                    self.leader.ended(*p, sink);
+                }
+                Poll::Failed(why) => {
+                    self.leader.failed(*p, now_ms);
+                    self.failures.insert(*p, why);
+                }
+            }
+        }
+        busy
+    }
+
+    fn apply(&mut self) -> anyhow::Result<()> {
+        let due = self.leader.records_due();
+        if due.is_empty() { Ok(()) } else { self.line.apply(&due) }
+    }
+
+    /// Writes what is due, reads it back, lets out what is final.
+    fn steps(&mut self, now_ms: i64, observer: &mut dyn Observer) -> anyhow::Result<bool> {
+        let mut busy = false;
+        while let Some(step) = self.leader.step(now_ms) {
+            let entry = Entry::Step(step);
+            observer.written(&entry)?;
+            self.log.append(entry);
+            busy = true;
+        }
+        while let Some(entry) = self.log.get(self.leader.position()) {
+            self.leader.entry(entry);
+            busy = true;
+        }
+        let last_final = self.leader.last_final();
+        self.line.send(last_final, observer)?;
+        self.leader.done(last_final);
+        self.line.outbox.done(self.leader.last_done());
+        Ok(busy)
+    }
+
+    /// Asks for a control record; it holds from the slot after the last closed.
+    ///
+    /// # Errors
+    /// A record that only the leader itself may make.
+    pub fn propose(&mut self, control: Control) -> anyhow::Result<()> {
+        self.leader.propose(control).map_err(anyhow::Error::msg)
+    }
+
+    /// Takes a checkpoint at the last closed slot, to be had from [`Self::kept`] once it may be kept.
+    ///
+    /// # Errors
+    /// A worker that fell.
+    pub fn checkpoint(&mut self) -> anyhow::Result<()> {
+        if let Some(checkpoint) = self.line.checkpoint(self.leader.checkpoint())? {
+            let slot = checkpoint.control.slot;
+            self.waiting.push(slot, (slot, checkpoint));
+        }
+        Ok(())
+    }
+
+    /// The next checkpoint that may be kept: its slot is final and its effects are out.
+    pub fn kept(&mut self) -> Option<Checkpoint> {
+        self.waiting.ready(self.leader.last_final(), self.leader.last_done()).map(|(_, c)| c)
+    }
+
+    /// The control log.
+    #[must_use]
+    pub fn log(&self) -> &Memory {
+        &self.log
+    }
+
+    /// The last closed slot; none before the first record.
+    #[must_use]
+    pub fn last_closed(&self) -> Option<Slot> {
+        self.leader.last_closed()
+    }
+
+    /// What became of the records of a partition.
+    #[must_use]
+    pub fn counters(&self, partition: u32) -> Option<&Counters> {
+        self.leader.counters(partition)
+    }
+
+    /// How a partition stands, and why it could not be read lately.
+    #[must_use]
+    pub fn status(&self, partition: u32) -> Option<(Status, Option<&str>)> {
+        let why = self.failures.get(&partition).map(String::as_str);
+        Some((self.leader.status(partition)?, why))
+    }
+
+    /// Events that were counted for a closed slot: always 0 unless there is a bug.
+    #[must_use]
+    pub fn misplaced(&self) -> u64 {
+        self.leader.misplaced()
+    }
+
+    /// Running hash of the canonical decision log.
+    #[must_use]
+    pub fn hash(&self) -> String {
+        self.line.canon.hash()
+    }
+
+    /// The rule set in force.
+    #[must_use]
+    pub fn rules(&self) -> &Arc<RuleSet> {
+        self.line.rules()
+    }
+
+    /// The newest view, complete up to the last closed slot.
+    ///
+    /// # Errors
+    /// A worker that fell, or nothing read yet.
+    pub fn settle(&mut self) -> anyhow::Result<Arc<View>> {
+        self.line.settle()
+    }
+
+    /// Ends the workers.
+    ///
+    /// # Errors
+    /// A worker that fell.
+    pub fn stop(mut self) -> anyhow::Result<()> {
+        self.line.stop()
+    }
+}
+
+/// A record as the clocks take it.
+pub(super) fn reading(item: &Item<'_>) -> Reading<Hit> {
+    Reading {
+        offset: item.offset,
+        append_ms: item.append_ms,
+        t: item.t,
+        event: item.event.map_err(|reject| reject.reason),
+    }
+}
