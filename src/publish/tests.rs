@@ -4,7 +4,7 @@ use super::memory::{EVENTS_MAX, Fault, Store};
 use super::plan::{BATCH_MAX, Plan};
 use super::writer::{Refused, Writer};
 use barrage_engine::fixed::Fixed;
-use barrage_engine::rules::{Group, Ladder, LevelPolicy, Matcher, Measure, RuleSet};
+use barrage_engine::rules::{Group, Ladder, LevelPolicy, Matcher, Measure, RuleSet, Shape};
 use barrage_protocol::decision::{Decision, Id, Kind, Scope, Value};
 use barrage_protocol::ids::{Class, Level, Slot};
 use barrage_protocol::policy::{Heartbeat, Keys, Policy, digest, digest_text};
@@ -35,12 +35,21 @@ fn rules() -> Arc<RuleSet> {
                 id: "chat".into(),
                 matcher: Matcher::Prefix("c_".into()),
                 set: BTreeMap::new(),
+                shape: SHAPE,
             },
-            Group { id: "default".into(), matcher: Matcher::Any, set: BTreeMap::new() },
+            Group {
+                id: "default".into(),
+                matcher: Matcher::Any,
+                set: BTreeMap::new(),
+                shape: SHAPE,
+            },
         ],
         rules: Vec::new(),
+        notes: Vec::new(),
     })
 }
+
+const SHAPE: Shape = Shape { capacity: 10_000, max_wait_ms: 500, drain_qps: 18_000 };
 
 fn ladder() -> Ladder {
     Ladder {
