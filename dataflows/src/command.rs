@@ -93,10 +93,12 @@ pub struct Options {
     pub view: bool,
     /// Rooms in the view.
     pub top: usize,
+    /// For tests of the host: this worker panics when it closes this slot.
+    pub fail: Option<(usize, Slot)>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { mode: Mode::Decide, view: true, top: 100 }
+        Self { mode: Mode::Decide, view: true, top: 100, fail: None }
     }
 }

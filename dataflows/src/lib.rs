@@ -2,14 +2,23 @@
 
 use barrage_protocol::ids::RoomKey;
 
+mod arbiter;
 pub mod command;
+mod config;
+mod gauge;
 mod graph;
 mod note;
 mod outlet;
+mod present;
 pub mod report;
+mod rooms;
+mod rows;
 mod rulebook;
 pub mod snapshot;
 mod source;
+mod tally;
+mod top;
+mod totals;
 pub mod view;
 
 pub use graph::{Setup, build};

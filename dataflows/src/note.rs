@@ -17,6 +17,8 @@ pub(crate) enum Note {
     Absent(usize, u32),
     /// No level falls before the slot.
     HoldUntil(usize, Slot),
+    /// The rule set changes at this slot: its rows come by way of differential, and must be waited for.
+    Rules(usize),
     /// Hand out the slow state as of the slot before.
     Snapshot(usize),
 }
@@ -27,7 +29,9 @@ impl Note {
         match self {
             Self::Name(key, _) | Self::Rebase(key) => route(*key),
             Self::Seed(room, _) => route(RoomKey::of(room)),
-            Self::Absent(to, _) | Self::HoldUntil(to, _) | Self::Snapshot(to) => *to as u64,
+            Self::Absent(to, _) | Self::HoldUntil(to, _) | Self::Rules(to) | Self::Snapshot(to) => {
+                *to as u64
+            }
         }
     }
 }

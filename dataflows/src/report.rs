@@ -1,5 +1,7 @@
 //! What comes out of a worker, over one bounded channel.
 
+use crate::snapshot;
+use barrage_engine::blast::Arbiter;
 use barrage_protocol::decision::Decision;
 use barrage_protocol::ids::Slot;
 use std::sync::Arc;
@@ -30,6 +32,10 @@ pub enum Report {
     Complete(Slot),
     /// The view of the slots below this one has been taken in.
     Viewed(Slot),
+    /// The slow state of one worker's rooms.
+    Rooms(Vec<snapshot::Room>),
+    /// The arbiter's state.
+    Arbiter(Box<Arbiter>),
     /// A worker panicked; nothing more will come.
     Panicked(usize),
 }

@@ -9,7 +9,8 @@ use crate::{Time, route};
 use barrage_engine::precount::Record;
 use barrage_engine::rules::RuleSet;
 use barrage_protocol::ids::{RoomKey, Slot};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use timely::container::CapacityContainerBuilder;
 use timely::dataflow::operators::Capability;
@@ -20,6 +21,9 @@ use timely::scheduling::SyncActivator;
 
 /// Commands taken in one activation, so that the operators behind get their turn.
 const BUDGET: usize = 256;
+
+/// How far the time of configuration may lag while nothing changes, so that traces are compacted.
+const RULES_LAG: Time = 1_000;
 
 /// An update of the rule set's rows.
 pub(crate) type RuleUpdate = (Row, Time, isize);
@@ -45,6 +49,8 @@ struct State {
     peers: usize,
     /// First slot not yet complete.
     open: Time,
+    /// Rule sets that wait for their slot to become complete.
+    pending: BTreeMap<Time, Arc<RuleSet>>,
     /// Rows of the last rule set sent (worker 0 only).
     rows: BTreeSet<Row>,
 }
@@ -60,7 +66,6 @@ impl Caps {
     fn downgrade(&mut self, to: Time) {
         self.counts.downgrade(&to);
         self.notes.downgrade(&to);
-        self.rules.downgrade(&to);
     }
 }
 
@@ -75,7 +80,7 @@ struct Sinks<'a> {
 pub(crate) fn source<'s>(
     scope: Scope<'s, Time>,
     first: Slot,
-    rules: &RuleSet,
+    rules: &Arc<RuleSet>,
     commands: Receiver<Command>,
     alarm: Outlet,
 ) -> Streams<'s> {
@@ -89,9 +94,14 @@ pub(crate) fn source<'s>(
     let mut notes_out = OutputBuilder::<_, Out<Note>>::from(output);
     let (output, rule_updates) = builder.new_output::<Vec<RuleUpdate>>();
     let mut rules_out = OutputBuilder::<_, Out<RuleUpdate>>::from(output);
-    let mut state =
-        State { worker: scope.index(), peers: scope.peers(), open: first.0, rows: BTreeSet::new() };
-    let mut initial = Some(rules.clone());
+    let mut state = State {
+        worker: scope.index(),
+        peers: scope.peers(),
+        open: first.0,
+        pending: BTreeMap::new(),
+        rows: BTreeSet::new(),
+    };
+    let mut initial = Some(Arc::clone(rules));
     builder.build(move |mut caps| {
         let (rules, notes, counts) = (caps.pop(), caps.pop(), caps.pop());
         let mut caps = match (counts, notes, rules) {
@@ -109,7 +119,8 @@ pub(crate) fn source<'s>(
             };
             if let Some(rules) = initial.take() {
                 held.downgrade(first.0);
-                state.rules(held, &mut sinks, first, &rules);
+                held.rules.downgrade(&first.0);
+                state.announce(held, &mut sinks, first, rules);
             }
             for _ in 0..BUDGET {
                 match commands.try_recv() {
@@ -150,11 +161,12 @@ impl State {
                     .map(|(room, level)| Note::Seed(room.clone(), *level));
                 self.note(caps, sinks, from.0, notes);
             }
-            Command::Rules { from, rules } => self.rules(caps, sinks, from, &rules),
+            Command::Rules { from, rules } => self.announce(caps, sinks, from, rules),
             Command::Control { from, control } => self.control(caps, sinks, from, control),
             Command::Advance { upto } => {
                 let open = upto.0.saturating_add(1);
                 if open > self.open {
+                    self.rules(caps, sinks, open);
                     self.open = open;
                     caps.downgrade(open);
                 }
@@ -192,16 +204,30 @@ impl State {
         sinks.notes.session(&cap).give_iterator(notes);
     }
 
-    fn rules(&mut self, caps: &Caps, sinks: &mut Sinks<'_>, from: Slot, rules: &RuleSet) {
-        if self.worker != 0 {
+    /// Says that the rule set changes at a slot. The rows go out when the slot is complete: the last set given for
+    /// it counts.
+    fn announce(&mut self, caps: &Caps, sinks: &mut Sinks<'_>, from: Slot, rules: Arc<RuleSet>) {
+        let at = from.0.max(self.open);
+        self.pending.insert(at, rules);
+        self.note(caps, sinks, at, std::iter::once(Note::Rules(self.worker)));
+    }
+
+    /// Sends the rule sets of the slots below `open`. Between changes the capability stays where it is, so that no
+    /// slot stirs differential for nothing; the rooms know from the notes which slots to wait for.
+    fn rules(&mut self, caps: &mut Caps, sinks: &mut Sinks<'_>, open: Time) {
+        let later = self.pending.split_off(&open);
+        let due = std::mem::replace(&mut self.pending, later);
+        if due.is_empty() && open - *caps.rules.time() < RULES_LAG {
             return;
         }
-        let rows = rulebook::rows(rules);
-        let at = from.0.max(self.open);
-        let cap = caps.rules.delayed(&at);
-        let updates = rulebook::difference(&self.rows, &rows).map(|(row, d)| (row, at, d));
-        sinks.rules.session(&cap).give_iterator(updates);
-        self.rows = rows;
+        for (at, rules) in due.into_iter().filter(|_| self.worker == 0) {
+            let rows = rulebook::rows(&rules);
+            let cap = caps.rules.delayed(&at);
+            let updates = rulebook::difference(&self.rows, &rows).map(|(row, d)| (row, at, d));
+            sinks.rules.session(&cap).give_iterator(updates);
+            self.rows = rows;
+        }
+        caps.rules.downgrade(&open);
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a reader may know of the present: hottest rooms, totals, sizes. Never on the way of a decision.
 
+use crate::gauge::Held;
 use barrage_protocol::ids::{CLASSES, Level, Slot};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -87,17 +88,60 @@ pub struct Stats {
 
 /// The newest view, shared between the graph and its readers.
 #[derive(Clone, Debug, Default)]
-pub struct Latest(Arc<Mutex<Arc<View>>>);
+pub struct Latest(Arc<Mutex<Shown>>);
+
+#[derive(Debug, Default)]
+struct Shown {
+    view: Arc<View>,
+    /// Sizes of each worker, as of its last second.
+    sizes: BTreeMap<usize, Stats>,
+    traces: BTreeMap<usize, Held>,
+}
 
 impl Latest {
     /// The newest view.
     #[must_use]
     pub fn get(&self) -> Arc<View> {
-        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.lock().view)
     }
 
-    /// Replaces it.
-    pub(crate) fn set(&self, view: View) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(view);
+    /// Replaces it; the sizes are filled in.
+    pub(crate) fn set(&self, mut view: View) {
+        let mut shown = self.lock();
+        for size in shown.sizes.values() {
+            view.stats.add(size);
+        }
+        for held in shown.traces.values() {
+            view.stats.trace_updates += held.updates as u64;
+            view.stats.trace_batches += held.batches as u64;
+        }
+        shown.view = Arc::new(view);
+    }
+
+    /// Sizes of one worker.
+    pub(crate) fn sizes(&self, worker: usize, stats: Stats) {
+        self.lock().sizes.insert(worker, stats);
+    }
+
+    /// Sizes of the traces of one worker.
+    pub(crate) fn traces(&self, worker: usize, held: Held) {
+        self.lock().traces.insert(worker, held);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Shown> {
+        // Nothing is left half done under the lock, so a panic elsewhere does not spoil it.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Stats {
+    fn add(&mut self, other: &Self) {
+        self.rooms += other.rooms;
+        self.controllers += other.controllers;
+        self.due += other.due;
+        self.log_entries += other.log_entries;
+        self.bytes += other.bytes;
+        self.ahead = self.ahead.max(other.ahead);
+        self.refused += other.refused;
     }
 }

@@ -10,8 +10,9 @@ mod threads;
 use barrage_dataflows::Setup;
 use barrage_dataflows::command::{Command, Control, Options};
 use barrage_dataflows::report::{Report, Row};
-use barrage_dataflows::snapshot::Snapshot;
+use barrage_dataflows::snapshot::{Frame, Room, Snapshot};
 use barrage_dataflows::view::{Latest, View};
+use barrage_engine::blast::Arbiter;
 use barrage_engine::precount::Record;
 use barrage_engine::rules::RuleSet;
 use barrage_protocol::decision::Decision;
@@ -79,6 +80,13 @@ pub struct Host {
     /// Decisions of slots not yet handed out.
     decisions: BTreeMap<Slot, Vec<Decision>>,
     rows: Vec<Row>,
+    /// What was said to hold from which slot, for snapshots; what no slot to come can see is dropped.
+    rules: BTreeMap<Slot, Arc<RuleSet>>,
+    absent: BTreeMap<Slot, u32>,
+    hold_until: Slot,
+    /// Parts of a snapshot.
+    shares: Vec<Vec<Room>>,
+    arbiter: Option<Box<Arbiter>>,
     fault: Option<Fault>,
 }
 
@@ -114,6 +122,9 @@ impl Host {
     fn launch(workers: usize, setup: Setup) -> Result<Self, Fault> {
         let latest = Latest::default();
         let (first, options) = (setup.first, setup.options);
+        let rules = BTreeMap::from([(first, Arc::clone(&setup.rules))]);
+        let absent = setup.snapshot.as_ref().map_or(0, |s| s.absent());
+        let hold_until = setup.snapshot.as_ref().map_or(Slot(0), |s| s.hold_until());
         let threads = Threads::start(workers.max(1), setup, latest.clone())?;
         Ok(Self {
             threads,
@@ -124,6 +135,11 @@ impl Host {
             viewed: first,
             decisions: BTreeMap::new(),
             rows: Vec::new(),
+            rules,
+            absent: BTreeMap::from([(first, absent)]),
+            hold_until,
+            shares: Vec::new(),
+            arbiter: None,
             fault: None,
         })
     }
@@ -161,6 +177,7 @@ impl Host {
     pub fn seed(&mut self, levels: Vec<(Box<str>, Level)>, hold_until: Slot) -> Result<(), Fault> {
         let from = self.next;
         self.send_all(&Command::Seed { from, levels: Arc::new(levels) })?;
+        self.hold_until = hold_until;
         self.control(from, Control::HoldUntil { slot: hold_until })
     }
 
@@ -170,6 +187,7 @@ impl Host {
     /// [`Fault::Closed`], [`Fault::Panicked`], [`Fault::Ended`].
     pub fn rules(&mut self, from: Slot, rules: Arc<RuleSet>) -> Result<(), Fault> {
         self.open(from)?;
+        self.rules.insert(from, Arc::clone(&rules));
         self.send_all(&Command::Rules { from, rules })
     }
 
@@ -178,7 +196,9 @@ impl Host {
     /// # Errors
     /// [`Fault::Closed`], [`Fault::Panicked`], [`Fault::Ended`].
     pub fn absent(&mut self, from: Slot, mask: u32) -> Result<(), Fault> {
-        self.control(from, Control::Absent { mask })
+        self.control(from, Control::Absent { mask })?;
+        self.absent.insert(from, mask);
+        Ok(())
     }
 
     /// From slot `from` on the frozen baseline of a room is let go.
@@ -201,6 +221,8 @@ impl Host {
     pub fn advance(&mut self, upto: Slot) -> Result<(), Fault> {
         if upto >= self.next {
             self.next = upto.next();
+            forget(&mut self.rules, upto);
+            forget(&mut self.absent, upto);
             self.send_all(&Command::Advance { upto })?;
         }
         Ok(())
@@ -232,13 +254,33 @@ impl Host {
         std::mem::take(&mut self.rows)
     }
 
-    /// The slow state at the last closed slot.
+    /// The slow state at the last slot asked to close; waits for its decisions first, which stay to be handed out.
+    /// What was said to hold for later slots is not in it.
     ///
     /// # Errors
     /// [`Fault::Panicked`], [`Fault::Ended`].
     pub fn snapshot(&mut self) -> Result<Snapshot, Fault> {
+        while self.complete < self.next {
+            self.receive()?;
+        }
+        self.shares.clear();
+        self.arbiter = None;
         self.send_all(&Command::Snapshot)?;
-        Err(Fault::Ended)
+        while self.shares.len() < self.threads.workers() || self.arbiter.is_none() {
+            self.receive()?;
+        }
+        let slot = self.next.minus(1);
+        let in_force = self.rules.range(..=slot).next_back().or_else(|| self.rules.iter().next());
+        let (Some(arbiter), Some((_, rules))) = (self.arbiter.take(), in_force) else {
+            return Err(Fault::Ended);
+        };
+        let frame = Frame {
+            slot,
+            rules: RuleSet::clone(rules),
+            absent: self.absent.range(..=slot).next_back().map_or(0, |(_, mask)| *mask),
+            hold_until: self.hold_until,
+        };
+        Ok(Snapshot::join(frame, *arbiter, std::mem::take(&mut self.shares).into_iter()))
     }
 
     /// The newest view (1 Hz of event time).
@@ -334,6 +376,8 @@ impl Host {
             Report::Rows(rows) => self.rows.extend(rows),
             Report::Complete(open) => self.complete = open,
             Report::Viewed(open) => self.viewed = open,
+            Report::Rooms(share) => self.shares.push(share),
+            Report::Arbiter(arbiter) => self.arbiter = Some(arbiter),
             Report::Panicked(_) => return Err(self.gone()),
         }
         Ok(())
@@ -344,5 +388,12 @@ impl Host {
         let fault = if self.threads.fallen() { Fault::Panicked } else { Fault::Ended };
         self.threads.cancel();
         self.fault.get_or_insert(fault).clone()
+    }
+}
+
+/// Drops what was superseded at or before the slot.
+fn forget<V>(said: &mut BTreeMap<Slot, V>, slot: Slot) {
+    while said.len() > 1 && said.keys().nth(1).is_some_and(|second| *second <= slot) {
+        said.pop_first();
     }
 }
