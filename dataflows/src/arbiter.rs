@@ -90,6 +90,8 @@ pub(crate) fn arbiter<'s>(
                 caps = None;
                 return;
             };
+            // Before the rooms have spoken for the first time, their time is 0.
+            let upto = upto.max(first.0);
             let mut decisions_out = decisions_out.activate();
             let mut grants_out = grants_out.activate();
             while bench.next < upto {

@@ -102,3 +102,90 @@ fn resolved(parts: &[(&Part, isize)]) -> Option<Placed> {
     let config = resolve(group, ladder, hash, &rules);
     Some(Placed { matcher: group.matcher.clone(), config })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rulebook;
+    use barrage_engine::fixed::Fixed;
+    use barrage_engine::rules::{Mode, RuleSet};
+    use differential_dataflow::input::Input;
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+    use std::rc::Rc;
+    use timely::dataflow::operators::{Inspect, Probe};
+
+    /// A rule set drawn by the seed: groups and rules come, go, change places and values.
+    fn draw(seed: u64) -> RuleSet {
+        let mut rules = RuleSet::shipped();
+        let mut state = seed;
+        let mut below = |n: usize| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % n
+        };
+        let base = rules.groups[0].clone();
+        rules.groups = (0..1 + below(5))
+            .map(|i| {
+                let mut group = base.clone();
+                group.id = format!("g{}", (i * 7 + below(2)) % 9);
+                group.matcher = Matcher::Prefix(format!("p{}", below(4)));
+                let value = Fixed::int(100 + below(3) as i64);
+                group.set = BTreeMap::from([("burst.min_count_60s".to_owned(), value)]);
+                group
+            })
+            .collect();
+        let names: Vec<String> = rules.groups.iter().map(|g| g.id.clone()).collect();
+        rules.rules.retain(|_| below(4) > 0);
+        for rule in &mut rules.rules {
+            rule.group = (below(3) == 0).then(|| names[below(names.len())].clone());
+            rule.mode = if below(5) == 0 { Mode::Off } else { Mode::Enforce };
+            rule.version = below(3) as u64;
+        }
+        rules.ladder.min_dwell = below(2) as u64;
+        rules.hash = format!("{:064x}", below(1_000));
+        rules
+    }
+
+    /// The join against resolving every set from scratch, set after set; and only changes leave.
+    #[test]
+    fn the_join_is_what_resolving_from_scratch_gives() {
+        for seed in 0..40 {
+            timely::execute_directly(move |worker| {
+                let seen: Rc<RefCell<Vec<Change>>> = Rc::default();
+                let sink = Rc::clone(&seen);
+                let (mut input, probe) = worker.dataflow::<Time, _, _>(|scope| {
+                    let (input, rows) = scope.new_collection::<Row, isize>();
+                    let out = configs(rows, &mut Gauge::default());
+                    let (probe, _) =
+                        out.inspect(move |c| sink.borrow_mut().push(c.clone())).probe();
+                    (input, probe)
+                });
+                let mut standing: BTreeMap<(u16, Placed), isize> = BTreeMap::new();
+                let mut old = std::collections::BTreeSet::new();
+                for t in 0..8u64 {
+                    let rules = draw(seed * 100 + t);
+                    let rows = rulebook::rows(&rules);
+                    for (row, diff) in rulebook::difference(&old, &rows) {
+                        input.update(row, diff);
+                    }
+                    old = rows;
+                    input.advance_to(t + 1);
+                    input.flush();
+                    worker.step_while(|| probe.less_than(&(t + 1)));
+                    for ((place, placed), _, diff) in seen.borrow_mut().drain(..) {
+                        let weight = standing.entry((place, placed)).or_default();
+                        *weight += diff;
+                        assert!(diff.abs() == 1 && (0..=1).contains(weight), "seed {seed}: {diff}");
+                    }
+                    standing.retain(|_, w| *w != 0);
+                    let got: Vec<Config> = standing.keys().map(|(_, p)| p.config.clone()).collect();
+                    assert_eq!(got, rules.configs(), "seed {seed}, set {t}");
+                    let matchers = standing.keys().map(|(_, p)| &p.matcher);
+                    assert!(matchers.eq(rules.groups.iter().map(|g| &g.matcher)), "seed {seed}");
+                }
+            });
+        }
+    }
+}

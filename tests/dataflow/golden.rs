@@ -85,11 +85,8 @@ fn a_new_flood_is_caught_by_the_rate_rule() {
 fn the_second_burst_is_found_as_the_first_was() {
     let parts = [(120, 70_000), (480, 10_000), (120, 60_000), (480, 10_000)];
     let log = golden(&parts, 3);
-    let ups: Vec<_> = log
-        .iter()
-        .filter(|d| d.1 == Kind::Level && d.2 == "1")
-        .map(|d| d.0)
-        .collect();
+    let ups: Vec<_> =
+        log.iter().filter(|d| d.1 == Kind::Level && d.2 == "1").map(|d| d.0).collect();
     // The first step lies 70 s before the second.
     assert_eq!(ups, [67 - 700, 67]);
     let on: Vec<_> = of(&log, Kind::Surge).into_iter().filter(|d| d.1 == "on").collect();

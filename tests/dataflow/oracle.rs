@@ -167,11 +167,8 @@ impl Oracle {
             }
             let tally = out.entry(group.clone()).or_default();
             let back = slot - at;
-            let sums = [
-                (2, &mut tally.last_200ms),
-                (10, &mut tally.last_1s),
-                (100, &mut tally.last_10s),
-            ];
+            let sums =
+                [(2, &mut tally.last_200ms), (10, &mut tally.last_1s), (100, &mut tally.last_10s)];
             for (span, sums) in sums {
                 if back < span {
                     sums.iter_mut().zip(counts).for_each(|(s, c)| *s += c);

@@ -28,6 +28,7 @@ pub(crate) fn low(rng: &mut Rng) -> RuleSet {
             Trigger::Micro(r) => r.min_rate = Fixed::int(40 + rng.below(100) as i64),
         }
     }
+    rules.ladder.frozen_alarm = 100;
     let group = |id: &str| {
         let mut group: Group = rules.groups[0].clone();
         (group.id, group.matcher) = (id.to_owned(), Matcher::Prefix(id.to_owned()));
@@ -95,7 +96,8 @@ fn the_graph_decides_as_the_oracle() {
             same(&log, &expected, &format!("seed {seed}, {workers} workers, batch {batch}"));
         }
     }
-    let all = [Kind::Level, Kind::Surge, Kind::Micro, Kind::BlastCap, Kind::FlapHold];
+    let all =
+        [Kind::Level, Kind::Surge, Kind::Micro, Kind::BlastCap, Kind::FlapHold, Kind::FrozenLong];
     assert!(all.iter().all(|k| kinds.contains(k)), "only {kinds:?} occurred");
 }
 

@@ -18,8 +18,7 @@ fn written(snapshot: &Snapshot) -> Arc<Snapshot> {
 /// A host restored from a snapshot, fed with the slots that rebuild its windows.
 fn restored(snapshot: &Snapshot, stream: &Stream, workers: usize, rng: &mut Rng) -> Host {
     let first = snapshot.first().max(Slot(START));
-    let mut host =
-        Host::restore(workers, written(snapshot), first, Options::default()).unwrap();
+    let mut host = Host::restore(workers, written(snapshot), first, Options::default()).unwrap();
     let quiet = run(&mut host, stream, (first.0, snapshot.slot().0), 0, rng);
     assert!(quiet.is_empty(), "decided again while restoring");
     host
@@ -66,8 +65,7 @@ fn decisions_after_a_restart_are_the_undisturbed_ones() {
 fn seeded_levels_hold_until_the_windows_are_full() {
     for workers in [1, 3] {
         let rules = Arc::new(RuleSet::shipped());
-        let mut host =
-            Host::start(workers, Slot(START), rules, Options::default()).unwrap();
+        let mut host = Host::start(workers, Slot(START), rules, Options::default()).unwrap();
         let levels = vec![("silent".into(), Level(2)), ("busy".into(), Level(1))];
         host.seed(levels, Slot(START + 700)).unwrap();
         let mut stream = Stream::default();

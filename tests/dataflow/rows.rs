@@ -30,7 +30,8 @@ fn rows_are_those_counted_by_hand() {
         let mut expected = Vec::new();
         for (room, slots) in counts(&stream) {
             for slot in START..=stream.end {
-                let sum = |n: u64| -> u32 { slots.range(slot + 1 - n..=slot).map(|(_, c)| *c).sum() };
+                let sum =
+                    |n: u64| -> u32 { slots.range(slot + 1 - n..=slot).map(|(_, c)| *c).sum() };
                 let (c60, c10) = (sum(600), sum(100));
                 if (slot + 1) % slide == 0 && c60 > min_count_60s && 2 * c10 > c60 {
                     let room = room.as_str().into();

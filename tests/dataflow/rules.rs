@@ -32,9 +32,8 @@ fn a_change_holds_from_its_slot() {
         let mut rng = Rng(seed);
         let rules = Arc::new(low(&mut rng));
         let stream = stream(&mut rng, 1_800);
-        let mut changes: Vec<(u64, Arc<RuleSet>)> = (0..5)
-            .map(|_| (START + rng.below(1_700), Arc::new(other(&mut rng))))
-            .collect();
+        let mut changes: Vec<(u64, Arc<RuleSet>)> =
+            (0..5).map(|_| (START + rng.below(1_700), Arc::new(other(&mut rng)))).collect();
         changes.sort_by_key(|(at, _)| *at);
         // Two for one slot: the last one counts.
         changes.push((changes[4].0, Arc::new(other(&mut rng))));

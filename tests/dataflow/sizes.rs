@@ -46,7 +46,9 @@ fn churn_is_flat_and_nothing_is_left_when_it_ends() {
             let near = |a: u64, b: u64| a <= b + b / 5 + 50 && b <= a + a / 5 + 50;
             assert!(near(size.rooms, first.rooms), "{size:?} after {first:?}");
             assert!(near(size.log_entries, first.log_entries), "{size:?} after {first:?}");
-            assert!(near(size.trace_updates, first.trace_updates), "{size:?} after {first:?}");
+            // Every second each worker's hundred rooms and the hundred of the view are replaced: at most 800 updates.
+            // Compaction is lazy, and keeps up: some ten seconds' worth, not a minute's.
+            assert!(size.trace_updates < 16_000, "{size:?}");
             assert!(near(size.bytes, first.bytes), "{size:?} after {first:?}");
         }
         let after = stream.end + 701;

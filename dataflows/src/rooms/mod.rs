@@ -105,10 +105,10 @@ impl Caps {
     }
 
     /// Says that nothing will be said any more about slots before `next`, nor to the view before its second's end.
-    fn downgrade(&mut self, next: Time) {
+    fn downgrade(&mut self, next: Time, untold: Option<Time>) {
         self.decisions.downgrade(&next);
         self.parts.downgrade(&next);
-        let end = second_end(next);
+        let end = second_end(untold.unwrap_or(next));
         if *self.hot.time() < end {
             self.hot.downgrade(&end);
             self.tallies.downgrade(&end);
@@ -215,7 +215,7 @@ pub(crate) fn rooms<'s>(inputs: Inputs<'s>, plan: Plan) -> Outputs<'s> {
     builder.build(move |caps| {
         let mut caps = Caps::take(caps);
         if let Some(caps) = &mut caps {
-            caps.downgrade(plan.first.0);
+            caps.downgrade(plan.first.0, None);
         }
         move |frontiers| {
             let ahead = &mut operator.ahead;
@@ -255,7 +255,7 @@ pub(crate) fn rooms<'s>(inputs: Inputs<'s>, plan: Plan) -> Outputs<'s> {
             if operator.work(&frontiers, held, &mut sinks) {
                 again.activate();
             }
-            held.downgrade(operator.share.next().0);
+            held.downgrade(operator.share.next().0, operator.asked);
         }
     });
     Outputs { decisions, parts, hot, tallies }
@@ -273,6 +273,7 @@ impl Operator {
                 }
                 self.asked = None;
                 self.share.granted(self.ahead.grants.drain(..));
+                self.tell(asked, caps, sinks);
             }
             self.snapshot(slot, caps, sinks);
             if frontiers.input <= slot || !self.settle(slot, frontiers, caps, sinks) {
@@ -345,10 +346,12 @@ impl Operator {
                 session.give(Part::Request(Box::new(request)));
             }
         }
-        self.tell(slot, caps, sinks);
+        if self.asked.is_none() {
+            self.tell(slot, caps, sinks);
+        }
     }
 
-    /// Tells the view, at the end of a second.
+    /// Tells the view, at the end of a second and when the slot's grants are in.
     fn tell(&mut self, slot: Time, caps: &Caps, sinks: &mut Sinks<'_>) {
         let Some((hottest, tallies)) = &mut self.view else { return };
         tallies.push(&self.closed.totals, &self.share);
