@@ -91,6 +91,8 @@ pub struct Options {
     pub mode: Mode,
     /// Whether the view (top rooms, totals) is computed; without it only the way of a decision is built.
     pub view: bool,
+    /// Whether spans of rules are reported as they end; whoever asks for them must take them out.
+    pub spans: bool,
     /// Rooms in the view.
     pub top: usize,
     /// For tests of the host: this worker panics when it closes this slot.
@@ -99,6 +101,6 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { mode: Mode::Decide, view: true, top: 100, fail: None }
+        Self { mode: Mode::Decide, view: true, spans: false, top: 100, fail: None }
     }
 }

@@ -72,6 +72,7 @@ fn decide<'s>(
         top: view.then_some(setup.options.top),
         outlet: outlet.clone(),
         latest: latest.clone(),
+        spans: setup.options.spans,
         fail: setup.options.fail.filter(|(w, _)| *w == scope.index()).map(|(_, slot)| slot),
     };
     let rooms = rooms::rooms(inputs, plan);

@@ -2,6 +2,7 @@
 
 use crate::snapshot;
 use barrage_engine::blast::Arbiter;
+use barrage_engine::room::Span;
 use barrage_protocol::decision::Decision;
 use barrage_protocol::ids::Slot;
 use std::sync::Arc;
@@ -21,6 +22,15 @@ pub struct Row {
     pub count_10s: u32,
 }
 
+/// A rule that was in and has left, or is still in at the end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// The room's id.
+    pub room: String,
+    /// The rule, and from when to when.
+    pub span: Span,
+}
+
 /// What a worker says.
 #[derive(Debug)]
 pub enum Report {
@@ -28,6 +38,8 @@ pub enum Report {
     Decisions(Vec<Decision>),
     /// Rows, of slots not yet reported complete.
     Rows(Vec<Row>),
+    /// Rules that left, in slots not yet reported complete.
+    Spans(Vec<Ended>),
     /// All decisions and rows of the slots below this one have been reported, by every worker.
     Complete(Slot),
     /// The view of the slots below this one has been taken in.

@@ -1,5 +1,6 @@
 //! The slow state of everything at a closed slot: what a restart cannot rebuild from 70 s of counts.
 
+use crate::report::Ended;
 use barrage_engine::blast::Arbiter;
 use barrage_engine::room::State;
 use barrage_engine::rules::RuleSet;
@@ -72,6 +73,14 @@ impl Snapshot {
     #[must_use]
     pub fn hold_until(&self) -> Slot {
         self.hold_until
+    }
+
+    /// Rules that are in, by room id.
+    pub fn open(&self) -> impl Iterator<Item = Ended> + '_ {
+        self.rooms.iter().flat_map(|room| {
+            let spans = room.state.iter().flat_map(State::open);
+            spans.map(|span| Ended { room: room.name.clone(), span })
+        })
     }
 
     /// Rooms in it.

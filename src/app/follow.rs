@@ -3,6 +3,7 @@
 use super::lead::{Round, reading};
 use super::line::{Checkpoint, Line, Observer, Settings};
 use crate::ingest::{Poll, Source};
+use barrage_dataflows::report::Ended;
 use barrage_engine::control::{Counters, Divergence, Follower};
 use barrage_engine::rules::RuleSet;
 use barrage_protocol::control::Entry;
@@ -144,6 +145,14 @@ impl Follow {
     #[must_use]
     pub fn hash(&self) -> String {
         self.line.canon.hash()
+    }
+
+    /// Rules that are in at the last closed slot, for spans still open at the end of a run.
+    ///
+    /// # Errors
+    /// A worker that fell, or nothing read yet.
+    pub fn open_spans(&mut self) -> anyhow::Result<Vec<Ended>> {
+        self.line.open_spans()
     }
 
     /// Ends the workers.

@@ -2,6 +2,7 @@
 
 use super::line::{Checkpoint, Line, Observer, Settings};
 use crate::ingest::{Item, Poll, Source};
+use barrage_dataflows::report::Ended;
 use barrage_dataflows::view::View;
 use barrage_engine::control::{Counters, Leader, Memory, Reading, Status, Waiting, lead};
 use barrage_engine::rules::RuleSet;
@@ -217,6 +218,14 @@ impl Lead {
     /// A worker that fell, or nothing read yet.
     pub fn settle(&mut self) -> anyhow::Result<Arc<View>> {
         self.line.settle()
+    }
+
+    /// Rules that are in at the last closed slot, for spans still open at the end of a run.
+    ///
+    /// # Errors
+    /// A worker that fell, or nothing read yet.
+    pub fn open_spans(&mut self) -> anyhow::Result<Vec<Ended>> {
+        self.line.open_spans()
     }
 
     /// Ends the workers.

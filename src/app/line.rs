@@ -4,6 +4,7 @@ use crate::ingest::slotting::{Batch, Slotting};
 use crate::worker::Host;
 use anyhow::Context as _;
 use barrage_dataflows::command::Options;
+use barrage_dataflows::report::Ended;
 use barrage_dataflows::snapshot::Snapshot;
 use barrage_dataflows::view::View;
 use barrage_engine::control::{self, Outbox};
@@ -62,6 +63,11 @@ pub trait Observer {
     fn closed(&mut self, upto: Slot, view: &Arc<View>) -> anyhow::Result<()> {
         let _ = (upto, view);
         Ok(())
+    }
+
+    /// Rules that left in slots just closed; asked for with `spans` of the graph's options.
+    fn ended(&mut self, ended: Vec<Ended>) {
+        let _ = ended;
     }
 
     /// Decisions of a final slot, in canonical order, with their canonical lines.
@@ -245,6 +251,10 @@ impl Line {
                 any |= !decisions.is_empty();
                 self.outbox.push(slot, Final { decisions, lines });
             }
+            let ended = self.host()?.spans();
+            if !ended.is_empty() {
+                observer.ended(ended);
+            }
             next = last.next();
         }
         let view = self.host()?.view();
@@ -289,6 +299,11 @@ impl Line {
         let Some(control) = control else { return Ok(None) };
         let snapshot = Arc::new(self.host()?.snapshot()?);
         Ok(Some(Checkpoint { control, snapshot, canon: self.canon.clone() }))
+    }
+
+    /// Rules that are in at the last closed slot.
+    pub(super) fn open_spans(&mut self) -> anyhow::Result<Vec<Ended>> {
+        Ok(self.host()?.snapshot()?.open().collect())
     }
 
     /// The newest view, complete up to the last closed slot.

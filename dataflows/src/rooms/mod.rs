@@ -75,6 +75,8 @@ pub(crate) struct Plan {
     pub(crate) top: Option<usize>,
     pub(crate) outlet: Outlet,
     pub(crate) latest: Latest,
+    /// Whether spans of rules are reported.
+    pub(crate) spans: bool,
     /// The slot at which to panic.
     pub(crate) fail: Option<Slot>,
 }
@@ -171,6 +173,7 @@ struct Operator {
     worker: usize,
     outlet: Outlet,
     latest: Latest,
+    spans: bool,
     fail: Option<Time>,
 }
 
@@ -210,6 +213,7 @@ pub(crate) fn rooms<'s>(inputs: Inputs<'s>, plan: Plan) -> Outputs<'s> {
         worker,
         outlet: plan.outlet,
         latest: plan.latest,
+        spans: plan.spans,
         fail: plan.fail.map(|slot| slot.0),
     };
     builder.build(move |caps| {
@@ -331,6 +335,10 @@ impl Operator {
         let quiet = self.share.quiet();
         self.share.close(&records, &mut self.closed);
         let closed = &mut self.closed;
+        let ended = std::mem::take(&mut closed.ended);
+        if self.spans && !ended.is_empty() {
+            self.outlet.send(Report::Spans(ended));
+        }
         if !closed.decisions.is_empty() {
             sinks.decisions.session(&caps.decisions).give_container(&mut closed.decisions);
             closed.decisions.clear();

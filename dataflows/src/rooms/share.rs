@@ -3,6 +3,7 @@
 use super::hottest;
 use crate::config::Placed;
 use crate::note::Note;
+use crate::report::Ended;
 use crate::snapshot::{self, Snapshot};
 use crate::view::Stats;
 use barrage_engine::blast::{Grant, Request, SiteTotals};
@@ -21,6 +22,8 @@ use std::sync::Arc;
 pub(crate) struct Closed {
     /// Decisions that need nobody's leave.
     pub(crate) decisions: Vec<Decision>,
+    /// Rules that left.
+    pub(crate) ended: Vec<Ended>,
     /// Rises to level 2 and above.
     pub(crate) requests: Vec<Request>,
     /// Sums of the slot over this worker's rooms.
@@ -211,6 +214,8 @@ impl Share {
         let outcome = step(state, config, room, &features, &context);
         closed.decisions.extend(outcome.decisions);
         closed.requests.extend(outcome.request);
+        let ended = outcome.ended.into_iter();
+        closed.ended.extend(ended.map(|span| Ended { room: room.to_owned(), span }));
         if known {
             self.after(idx);
         } else if self.fresh != State::default() {
