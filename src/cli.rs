@@ -1,5 +1,6 @@
 //! The command line: which commands there are, and how an error is told.
 
+use crate::{app, bench, ingest, replay, scenes};
 use clap::{Parser, Subcommand};
 use std::io::Write;
 use std::process::ExitCode;
@@ -22,7 +23,24 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Gen(crate::scenes::generate::Args),
+    /// Write a seeded night of events to a file
+    Gen(scenes::generate::Args),
+    /// What the rules make of recorded events, as fast as the machine can
+    Replay {
+        #[command(flatten)]
+        args: Box<replay::Args>,
+        #[command(flatten)]
+        options: ingest::Options,
+    },
+    /// Measure this program; equality is checked before a time is shown
+    #[command(subcommand)]
+    Bench(Bench),
+}
+
+#[derive(Debug, Subcommand)]
+enum Bench {
+    /// One plain rule over a file, with rows that any engine can be compared by
+    Rows(bench::rows::Args),
 }
 
 impl Cli {
@@ -32,7 +50,9 @@ impl Cli {
     /// Whatever the command could not do, with what to do next.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
-            Command::Gen(args) => crate::scenes::generate::run(&args),
+            Command::Gen(args) => scenes::generate::run(&args),
+            Command::Replay { args, options } => app::replay::run(&args, &options),
+            Command::Bench(Bench::Rows(args)) => app::rows::run(&args),
         }
     }
 }

@@ -73,6 +73,8 @@ impl Lead {
         let mut busy = self.poll(now_ms);
         self.apply()?;
         if let Some(upto) = self.leader.closable(now_ms) {
+            let closed = self.leader.last_closed().unwrap_or(upto);
+            let upto = upto.min(Slot(closed.0.saturating_add(self.line.settings.slots)));
             let leader = &self.leader;
             let any = self.line.close(upto, |slot| leader.offsets_at(slot), observer)?;
             self.leader.closed(upto, &self.line.canon.hash(), any);
@@ -142,6 +144,18 @@ impl Lead {
         self.leader.done(last_final);
         self.line.outbox.done(self.leader.last_done());
         Ok(busy)
+    }
+
+    /// Lets time run on for so many slots after everything is read, for whoever counts windows that end there. No step
+    /// covers them.
+    ///
+    /// # Errors
+    /// A worker that fell.
+    pub fn close_beyond(&mut self, slots: u64, observer: &mut dyn Observer) -> anyhow::Result<()> {
+        if let Some(closed) = self.leader.last_closed() {
+            self.line.close(Slot(closed.0 + slots), |_| BTreeMap::new(), observer)?;
+        }
+        Ok(())
     }
 
     /// Asks for a control record; it holds from the slot after the last closed.

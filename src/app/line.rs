@@ -4,7 +4,7 @@ use crate::ingest::slotting::{Batch, Slotting};
 use crate::worker::Host;
 use anyhow::Context as _;
 use barrage_dataflows::command::Options;
-use barrage_dataflows::report::Ended;
+use barrage_dataflows::report::{Ended, Row};
 use barrage_dataflows::snapshot::Snapshot;
 use barrage_dataflows::view::View;
 use barrage_engine::control::{self, Outbox};
@@ -35,6 +35,8 @@ pub struct Settings {
     pub group: Option<String>,
     /// Most records taken from a partition in one poll.
     pub batch: usize,
+    /// Most slots closed in one round, so that steps are no further apart than that.
+    pub slots: u64,
 }
 
 impl Default for Settings {
@@ -45,6 +47,7 @@ impl Default for Settings {
             graph: Options::default(),
             group: None,
             batch: 1024,
+            slots: 10,
         }
     }
 }
@@ -68,6 +71,15 @@ pub trait Observer {
     /// Rules that left in slots just closed; asked for with `spans` of the graph's options.
     fn ended(&mut self, ended: Vec<Ended>) {
         let _ = ended;
+    }
+
+    /// Rows of slots just closed (`bench rows`).
+    ///
+    /// # Errors
+    /// Ends the run.
+    fn rows(&mut self, rows: Vec<Row>) -> anyhow::Result<()> {
+        let _ = rows;
+        Ok(())
     }
 
     /// Decisions of a final slot, in canonical order, with their canonical lines.
@@ -254,6 +266,10 @@ impl Line {
             let ended = self.host()?.spans();
             if !ended.is_empty() {
                 observer.ended(ended);
+            }
+            let rows = self.host()?.rows();
+            if !rows.is_empty() {
+                observer.rows(rows)?;
             }
             next = last.next();
         }

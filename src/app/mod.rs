@@ -3,6 +3,8 @@
 mod follow;
 mod lead;
 mod line;
+pub mod replay;
+pub mod rows;
 
 pub use follow::Follow;
 pub use lead::{Lead, Round};

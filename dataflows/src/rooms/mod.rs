@@ -343,6 +343,9 @@ impl Operator {
             sinks.decisions.session(&caps.decisions).give_container(&mut closed.decisions);
             closed.decisions.clear();
         }
+        if !closed.ended.is_empty() {
+            self.outlet.send(Report::Spans(std::mem::take(&mut closed.ended)));
+        }
         if !quiet {
             let site = closed.site();
             let mut session = sinks.parts.session(&caps.parts);

@@ -35,6 +35,21 @@ pub enum Divergence {
     },
 }
 
+impl std::fmt::Display for Divergence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Hash { slot, ours, theirs } => {
+                write!(f, "decisions up to slot {}: hash {ours}, the log says {theirs}", slot.0)
+            }
+            Self::Late { slot, partition, ours, theirs } => write!(
+                f,
+                "late events of partition {partition} up to slot {}: {ours}, the log says {theirs}",
+                slot.0
+            ),
+        }
+    }
+}
+
 /// What a follower counts beside the partitions' counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Alarms {

@@ -26,6 +26,24 @@ impl Shape {
         matches!(self, Self::Burst | Self::Fast)
     }
 
+    /// Name of the kind, as in rule sets.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Burst => "burst",
+            Self::Fast => "fast",
+            Self::Rate => "rate",
+            Self::Surge => "surge",
+            Self::Micro => "micro",
+        }
+    }
+
+    /// Whether a span of it is an alarm: a micro-burst is too short to be one.
+    #[must_use]
+    pub fn is_alarm(self) -> bool {
+        self != Self::Micro
+    }
+
     /// Whether the rule asks for levels.
     #[must_use]
     pub fn moves_level(self) -> bool {
