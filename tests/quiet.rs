@@ -1,6 +1,8 @@
 //! What must not run while nothing happens, and must not grow while time moves. In a binary of its own, and one test
 //! at a time: both look at the whole process.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use barrage::worker::Host;
 use barrage_dataflows::command::Options;
 use barrage_engine::precount::Record;
@@ -33,7 +35,7 @@ fn idle_workers_use_no_cpu() {
     host.close(Slot(START + 20)).unwrap();
     host.settle(Slot(START + 20)).unwrap();
     // The one place that lets time pass: what an idle thread uses can be seen in no other way.
-    let (_keep, never) = std::sync::mpsc::channel::<()>();
+    let (_keep, never) = std::sync::mpsc::sync_channel::<()>(1);
     let pass = |ms| never.recv_timeout(std::time::Duration::from_millis(ms)).unwrap_err();
     pass(50);
     let before = worker_ticks();
@@ -65,7 +67,7 @@ fn d01_time_moves_without_data() {
     let mut host = start(2);
     let batch = 2_000;
     put(&mut host, START, "r1", 10);
-    let mut close_to = |host: &mut Host, from: u64, to: u64| {
+    let close_to = |host: &mut Host, from: u64, to: u64| {
         for upto in (from..=to).step_by(batch) {
             host.close(Slot(upto)).unwrap();
         }

@@ -3,6 +3,7 @@
 
 use crate::Time;
 use crate::report::{Outlet, Report};
+use crate::rooms::{Out, alone};
 use crate::snapshot::Snapshot;
 use barrage_engine::blast::{Arbiter, Grant, Request, SiteTotals};
 use barrage_engine::rules::Ladder;
@@ -10,13 +11,11 @@ use barrage_protocol::decision::Decision;
 use barrage_protocol::ids::Slot;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use timely::container::CapacityContainerBuilder;
 use timely::dataflow::StreamVec;
 use timely::dataflow::channels::pact::Exchange;
 use timely::dataflow::operators::Capability;
+use timely::dataflow::operators::generic::OutputBuilderSession;
 use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
-use timely::dataflow::operators::generic::{OutputBuilder, OutputBuilderSession};
-use timely::progress::Antichain;
 
 /// What the workers tell the arbiter.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -50,8 +49,6 @@ struct Bench {
     outlet: Outlet,
 }
 
-type Out<V> = CapacityContainerBuilder<Vec<V>>;
-
 /// Builds the operator. `first` is the first slot of the graph.
 pub(crate) fn arbiter<'s>(
     parts: StreamVec<'s, Time, Part>,
@@ -63,11 +60,8 @@ pub(crate) fn arbiter<'s>(
     let sits = scope.index() == 0;
     let mut builder = OperatorBuilder::new("Arbiter".to_owned(), scope);
     let mut input = builder.new_input(parts, Exchange::new(|_: &Part| 0));
-    let alone = || std::iter::empty::<(usize, Antichain<Time>)>();
-    let (output, decisions) = builder.new_output_connection::<Vec<Decision>, _>(alone());
-    let mut decisions_out = OutputBuilder::<_, Out<Decision>>::from(output);
-    let (output, grants) = builder.new_output_connection::<Vec<Grant>, _>(alone());
-    let mut grants_out = OutputBuilder::<_, Out<Grant>>::from(output);
+    let (mut decisions_out, decisions) = alone::<Decision>(&mut builder);
+    let (mut grants_out, grants) = alone::<Grant>(&mut builder);
     let mut bench = Bench {
         arbiter: snapshot.map(|s| s.arbiter.clone()).unwrap_or_default(),
         next: snapshot.map_or(first.0, |s| s.slot.0 + 1),

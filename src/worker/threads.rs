@@ -6,9 +6,7 @@ use barrage_dataflows::report::{Outlet, Report};
 use barrage_dataflows::view::Latest;
 use barrage_dataflows::{Setup, build};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{
-    Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel, sync_channel,
-};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use timely::scheduling::SyncActivator;
@@ -37,7 +35,7 @@ pub(super) struct Threads {
 struct Parts {
     setup: Setup,
     commands: Mutex<Vec<Option<Receiver<Command>>>>,
-    wakes: Mutex<Sender<(usize, SyncActivator)>>,
+    wakes: Mutex<SyncSender<(usize, SyncActivator)>>,
     reports: SyncSender<Report>,
     latest: Latest,
     fallen: Arc<AtomicBool>,
@@ -49,7 +47,7 @@ impl Threads {
         let (commands, receivers): (Vec<_>, Vec<_>) =
             (0..workers).map(|_| sync_channel(COMMANDS)).unzip();
         let (reports, received) = sync_channel(REPORTS);
-        let (wake, wakes) = channel();
+        let (wake, wakes) = sync_channel(workers);
         let fallen = Arc::new(AtomicBool::new(false));
         let cancelled = Arc::new(AtomicBool::new(false));
         let parts = Parts {

@@ -1,5 +1,7 @@
 //! The dataflow as a whole, through its only door: golden cases, oracles, restart, sizes, silence, faults.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod blast;
 mod golden;
 mod host;

@@ -81,7 +81,7 @@ pub(crate) struct Plan {
     pub(crate) fail: Option<Slot>,
 }
 
-type Out<V> = CapacityContainerBuilder<Vec<V>>;
+pub(crate) type Out<V> = CapacityContainerBuilder<Vec<V>>;
 
 /// Sessions of one activation.
 struct Sinks<'a> {
@@ -156,6 +156,15 @@ impl Ahead {
     }
 }
 
+/// An output whose time its own capability alone decides: no summary leads to it from any input.
+pub(crate) fn alone<'s, V: Clone + 'static>(
+    builder: &mut OperatorBuilder<'s, Time>,
+) -> (OutputBuilder<Time, Out<V>>, StreamVec<'s, Time, V>) {
+    let none = std::iter::empty::<(usize, Antichain<Time>)>();
+    let (output, stream) = builder.new_output_connection::<Vec<V>, _>(none);
+    (OutputBuilder::from(output), stream)
+}
+
 /// The first slot that may still come at an input.
 fn open(frontier: &MutableAntichain<Time>) -> Time {
     frontier.frontier().first().copied().unwrap_or(Time::MAX)
@@ -184,6 +193,13 @@ struct Frontiers {
     grants: Time,
 }
 
+impl Frontiers {
+    fn of(inputs: &[MutableAntichain<Time>]) -> Self {
+        let input = open(&inputs[0]).min(open(&inputs[1]));
+        Self { input, configs: open(&inputs[2]), grants: open(&inputs[3]) }
+    }
+}
+
 /// Builds the operator.
 pub(crate) fn rooms<'s>(inputs: Inputs<'s>, plan: Plan) -> Outputs<'s> {
     let scope = inputs.counts.scope();
@@ -194,15 +210,10 @@ pub(crate) fn rooms<'s>(inputs: Inputs<'s>, plan: Plan) -> Outputs<'s> {
     let mut notes = builder.new_input(inputs.notes, Exchange::new(Note::route));
     let mut configs = builder.new_input(inputs.configs, Pipeline);
     let mut grants = builder.new_input(inputs.grants, Exchange::new(|g: &Grant| route(g.room)));
-    let alone = || std::iter::empty::<(usize, Antichain<Time>)>();
-    let (output, decisions) = builder.new_output_connection::<Vec<Decision>, _>(alone());
-    let mut decisions_out = OutputBuilder::<_, Out<Decision>>::from(output);
-    let (output, parts) = builder.new_output_connection::<Vec<Part>, _>(alone());
-    let mut parts_out = OutputBuilder::<_, Out<Part>>::from(output);
-    let (output, hot) = builder.new_output_connection::<Vec<(Hot, Time, isize)>, _>(alone());
-    let mut hot_out = OutputBuilder::<_, Out<(Hot, Time, isize)>>::from(output);
-    let (output, tallies) = builder.new_output_connection::<Vec<(String, Time, Tally)>, _>(alone());
-    let mut tallies_out = OutputBuilder::<_, Out<(String, Time, Tally)>>::from(output);
+    let (mut decisions_out, decisions) = alone::<Decision>(&mut builder);
+    let (mut parts_out, parts) = alone::<Part>(&mut builder);
+    let (mut hot_out, hot) = alone::<(Hot, Time, isize)>(&mut builder);
+    let (mut tallies_out, tallies) = alone::<(String, Time, Tally)>(&mut builder);
     let mut operator = Operator {
         share: Share::new(plan.first, plan.snapshot, worker, peers),
         closed: Closed::default(),
@@ -240,11 +251,7 @@ pub(crate) fn rooms<'s>(inputs: Inputs<'s>, plan: Plan) -> Outputs<'s> {
             });
             grants.for_each(|_, batch| ahead.grants.append(batch));
             let Some(held) = caps.as_mut() else { return };
-            let frontiers = Frontiers {
-                input: open(&frontiers[0]).min(open(&frontiers[1])),
-                configs: open(&frontiers[2]),
-                grants: open(&frontiers[3]),
-            };
+            let frontiers = Frontiers::of(frontiers);
             if frontiers.input == Time::MAX {
                 // The input has ended: what is not closed by now is not to be closed.
                 caps = None;
