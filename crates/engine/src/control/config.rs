@@ -157,6 +157,9 @@ pub enum Flaw {
     Cut,
     /// Steps do not raise the watermark.
     Raise,
+    /// A leader that is fenced goes on as a follower.
+    #[cfg(test)]
+    FencedStays,
     /// A partition is idle without having been answered at its end.
     IdleUnanswered,
 }

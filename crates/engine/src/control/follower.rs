@@ -180,8 +180,9 @@ impl<P: Copy> Follower<P> {
     }
 
     /// What can be done without anybody's help: steps are begun and ended, records handed over too early are read.
-    /// `now_ms` is monotonic.
-    pub fn turn(&mut self, now_ms: i64, sink: &mut impl FnMut(u32, Slot, P)) {
+    /// `now_ms` is monotonic. Returns whether everything counted so far is void: a `start` was taken.
+    #[must_use = "after a start, whatever was counted and not closed has to go"]
+    pub fn turn(&mut self, now_ms: i64, sink: &mut impl FnMut(u32, Slot, P)) -> bool {
         let patience = self.site.config.break_after_ms;
         let paused = now_ms.saturating_sub(self.turned_at) > patience / 2;
         self.turned_at = now_ms;
@@ -203,6 +204,7 @@ impl<P: Copy> Follower<P> {
         if self.is_stalled(now_ms) && self.jump() {
             self.progress_at = Some(now_ms);
         }
+        std::mem::take(&mut self.site.void)
     }
 
     /// Whether nothing has moved for so long that a break is called for.

@@ -299,8 +299,10 @@ impl<P: Copy> Leader<P> {
         self.site.stash.get(&partition).is_none_or(VecDeque::is_empty)
     }
 
-    /// Lets time pass: partitions that do not answer, what waited for a step to end, the start.
-    pub fn turn(&mut self, now_ms: i64, sink: &mut impl FnMut(u32, Slot, P)) {
+    /// Lets time pass: partitions that do not answer, what waited for a step to end, the start. Returns whether
+    /// everything counted so far is void, after a break.
+    #[must_use = "after a break, whatever was counted and not closed has to go"]
+    pub fn turn(&mut self, now_ms: i64, sink: &mut impl FnMut(u32, Slot, P)) -> bool {
         self.read_stash(sink);
         let gap = self.turned_at.map_or(0, |at| now_ms.saturating_sub(at));
         self.turned_at = Some(now_ms);
@@ -314,6 +316,7 @@ impl<P: Copy> Leader<P> {
             self.lose(p, now_ms);
         }
         self.try_start();
+        std::mem::take(&mut self.site.void)
     }
 
     fn read_stash(&mut self, sink: &mut impl FnMut(u32, Slot, P)) {
@@ -344,8 +347,9 @@ impl<P: Copy> Leader<P> {
         if let Some(start) = told.filter_map(PartitionClock::least).min().filter(|_| ready) {
             let read = self.site.clocks.clone();
             self.begin(start, start.minus(1));
+            self.site.void = false;
             self.site.clocks = read;
-            self.site.clocks.values_mut().for_each(|c| c.raise(start.start_ms()));
+            self.site.clocks.values_mut().for_each(|c| c.begin(start));
             for control in std::mem::take(&mut self.proposed) {
                 self.record(control);
             }
@@ -520,6 +524,14 @@ impl<P: Copy> Leader<P> {
             _ => {}
         }
         false
+    }
+
+    /// A leader that does not end when it is fenced, as it must.
+    #[cfg(test)]
+    #[must_use]
+    pub fn into_follower(self) -> super::Follower<P> {
+        let last = Last { slot: self.stepped, offsets: self.site.offsets(), done: self.site.done };
+        super::Follower::with(self.site, self.reader, Some(last))
     }
 
     /// Whether a higher epoch leads: this leader must end, and start from a checkpoint.

@@ -41,7 +41,9 @@
 //! for now in 0.. {
 //!     let counts = &mut core.counts;
 //!     let mut sink = |_, slot, n| *counts.entry(slot).or_default() += n;
-//!     leader.turn(now, &mut sink);
+//!     if leader.turn(now, &mut sink) {
+//!         unreachable!("no break here: whatever was counted would have to go");
+//!     }
 //!     // Poll each partition that may be read: records, then how the poll ended.
 //!     if leader.can_read(0) {
 //!         for i in 0..file.len() {
@@ -82,12 +84,14 @@
 //! let mut follower = Follower::new(Config::default(), 0);
 //! let (mut core, mut again) = (Core::default(), Vec::new());
 //! for now in 0.. {
-//!     let counts = &mut core.counts;
-//!     let mut sink = |_, slot, n| *counts.entry(slot).or_default() += n;
 //!     while follower.wants_entries() && let Some(entry) = log.get(follower.position()) {
 //!         follower.entry(entry.clone());
 //!     }
-//!     follower.turn(now, &mut sink);
+//!     let mut counts = std::mem::take(&mut core.counts);
+//!     if follower.turn(now, &mut |_, slot, n| *counts.entry(slot).or_default() += n) {
+//!         counts.clear(); // a start
+//!     }
+//!     let mut sink = |_, slot, n| *counts.entry(slot).or_default() += n;
 //!     if let Some(wanted) = follower.wanted(0) {
 //!         let end = (wanted.end as usize).min(file.len());
 //!         for i in wanted.start as usize..end {
@@ -97,6 +101,7 @@
 //!             follower.ended(0);
 //!         }
 //!     }
+//!     core.counts = counts;
 //!     for record in follower.records_due() {
 //!         core.next = core.next.max(record.from);
 //!     }

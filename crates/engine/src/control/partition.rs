@@ -71,6 +71,8 @@ pub struct PartitionClock<P> {
     /// (slot, offset): up to this slot, what the watermark had not passed before it passed at this offset.
     passed: VecDeque<(Slot, u64)>,
     ended: bool,
+    /// First slot it belongs to.
+    since: Slot,
 }
 
 impl<P: Copy> PartitionClock<P> {
@@ -87,7 +89,18 @@ impl<P: Copy> PartitionClock<P> {
             greatest: None,
             passed: VecDeque::new(),
             ended: false,
+            since: Slot(0),
         }
+    }
+
+    /// It belongs to the slots from `slot` on: what comes for earlier ones is late.
+    pub(super) fn begin(&mut self, slot: Slot) {
+        self.since = slot;
+        self.raise(slot.start_ms());
+    }
+
+    pub(super) fn since(&self) -> Slot {
+        self.since
     }
 
     /// First offset not read. The end of a file counts as one.

@@ -35,6 +35,8 @@ pub(super) struct Site<P> {
     pub(super) absent: BTreeSet<u32>,
     pub(super) done: Slot,
     pub(super) history: History<P>,
+    /// Everything counted so far is void: a break.
+    pub(super) void: bool,
     /// Events for slots already closed: must stay 0.
     pub(super) misplaced: u64,
 }
@@ -55,6 +57,7 @@ impl<P: Copy> Site<P> {
             absent: BTreeSet::new(),
             done: Slot(0),
             history,
+            void: false,
             misplaced: 0,
         }
     }
@@ -96,6 +99,7 @@ impl<P: Copy> Site<P> {
         self.history.clear();
         self.quiet_to = None;
         self.base = None;
+        self.void = true;
         self.start = start;
         self.closed = Some(start.minus(1));
         for (p, offset) in offsets {
@@ -122,7 +126,7 @@ impl<P: Copy> Site<P> {
     /// A partition, read from `offset` on, that nobody waited for before slot `from`.
     pub(super) fn add(&mut self, partition: u32, offset: u64, from: Slot) {
         let clock = self.clocks.entry(partition).or_insert_with(|| PartitionClock::new(offset));
-        clock.raise(from.start_ms());
+        clock.begin(from);
     }
 
     /// Takes a record; returns whether it is news that deserves waiting for.
@@ -231,7 +235,8 @@ impl<P: Copy> Site<P> {
     }
 
     pub(super) fn offsets_at(&self, slot: Slot) -> BTreeMap<u32, u64> {
-        self.clocks.iter().map(|(p, c)| (*p, c.offset_at(slot))).collect()
+        let there = self.clocks.iter().filter(|(_, c)| c.since() <= slot);
+        there.map(|(p, c)| (*p, c.offset_at(slot))).collect()
     }
 
     pub(super) fn late(&self) -> BTreeMap<u32, u64> {
