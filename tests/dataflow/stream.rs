@@ -68,7 +68,7 @@ impl Stream {
         let mut from = at;
         for &(rate, ms) in segments {
             for k in 0.. {
-                let t = if rate == 0 { ms } else { k * 1000 / rate };
+                let t = (k * 1000_u64).checked_div(rate).unwrap_or(ms);
                 if t >= ms {
                     break;
                 }
