@@ -32,7 +32,7 @@ pub fn open(
     let pipe = path.as_os_str() == "-";
     let name = if pipe { "standard input".to_owned() } else { path.display().to_string() };
     let (feed, progress) = Feed::open(path).with_context(|| format!("cannot open {name}"))?;
-    let feed = if pipe && live { feed.threaded() } else { feed };
+    let feed = if pipe && live && !options.sort { feed.threaded() } else { feed };
     let file = File::new(&name, feed, options, problems);
     let source: Box<dyn Source> =
         if options.sort { Box::new(Sorted::new(file.name, file.records)) } else { Box::new(file) };

@@ -32,6 +32,8 @@ pub(super) struct Sorted {
     budget: usize,
     merge: Merge,
     offset: u64,
+    /// Why it could not be sorted: then nothing of it is handed out.
+    failed: Option<String>,
 }
 
 impl Sorted {
@@ -40,7 +42,14 @@ impl Sorted {
     }
 
     fn with_budget(name: String, records: Records, budget: usize) -> Self {
-        Self { name, records: Some(records), budget, merge: Merge::default(), offset: 0 }
+        Self {
+            name,
+            records: Some(records),
+            budget,
+            merge: Merge::default(),
+            offset: 0,
+            failed: None,
+        }
     }
 
     /// Reads everything; what does not fit the budget goes to disk in sorted runs.
@@ -80,14 +89,23 @@ impl Sorted {
 
 impl Source for Sorted {
     fn poll(&mut self, max: usize, sink: &mut dyn FnMut(Item<'_>)) -> Poll {
-        if let Err(e) = self.read_all() {
-            return Poll::Failed(format!("{}: cannot be sorted: {e}", self.name));
+        if self.failed.is_none()
+            && let Err(e) = self.read_all()
+        {
+            self.failed = Some(format!("{}: cannot be sorted: {e}", self.name));
+        }
+        if let Some(why) = &self.failed {
+            return Poll::Failed(why.clone());
         }
         for _ in 0..max {
             let (t, bytes) = match self.merge.next() {
                 Ok(Some((t, _, bytes))) => (t, bytes),
                 Ok(None) => return Poll::Ended,
-                Err(e) => return Poll::Failed(format!("{}: a sorted run: {e}", self.name)),
+                Err(e) => {
+                    let why = format!("{}: a sorted run cannot be read: {e}", self.name);
+                    self.failed = Some(why.clone());
+                    return Poll::Failed(why);
+                }
             };
             decode(t, &bytes, self.offset, sink);
             self.offset += 1;

@@ -24,6 +24,7 @@ use std::path::PathBuf;
 
 /// Arguments of `barrage replay`, beside how files are read.
 #[derive(Clone, Debug, clap::Args)]
+#[group(skip)]
 pub struct Args {
     /// Files of events, JSONL or CSV, plain or gzip; several are partitions; `-` is standard input
     #[arg(required = true, value_name = "FILE")]
