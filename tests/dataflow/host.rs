@@ -1,6 +1,6 @@
 //! The host itself: bounds, order, silence, faults.
 
-use crate::stream::{START, Stream, bytes, decide, run};
+use crate::stream::{Rng, START, Stream, bytes, decide, feed, run};
 use barrage::worker::{AHEAD, Fault, Host};
 use barrage_dataflows::command::Options;
 use barrage_engine::precount::Record;
@@ -78,6 +78,26 @@ fn slots_close_without_input() {
     }
 }
 
+/// Slots may be let go without waiting for each; what was decided meanwhile is handed out with the next close.
+#[test]
+fn several_slots_in_flight_decide_the_same() {
+    let rules = Arc::new(RuleSet::shipped());
+    let mut stream = Stream::default();
+    stream.steady("r", 0, &[(120, 70_000), (1_440, 20_000)]);
+    let expected = decide(&stream, &rules, 1, 1, 0);
+    for workers in [1, 3] {
+        let mut host = start(workers, Options::default());
+        for slot in START..=stream.end {
+            feed(&mut host, &stream, slot, &mut Rng(slot));
+            host.advance(Slot(slot)).unwrap();
+        }
+        let log = host.close(Slot(stream.end)).unwrap();
+        let log: Vec<_> = log.into_iter().flat_map(|(_, ds)| ds).collect();
+        assert_eq!(bytes(&log), bytes(&expected), "{workers} workers");
+        host.stop().unwrap();
+    }
+}
+
 /// The way of a decision alone gives the same decisions as the whole graph.
 #[test]
 fn the_view_changes_no_decision() {
@@ -87,7 +107,7 @@ fn the_view_changes_no_decision() {
     let whole = decide(&stream, &rules, 2, 0, 0);
     let options = Options { view: false, ..Options::default() };
     let mut host = start(2, options);
-    let mut rng = crate::stream::Rng(7);
+    let mut rng = Rng(7);
     let alone = run(&mut host, &stream, (START, stream.end), 0, &mut rng);
     assert_eq!(bytes(&alone), bytes(&whole));
     assert!(!alone.is_empty());

@@ -1,7 +1,7 @@
 //! Snapshot and restore at random slots: what follows is the same byte for byte, on any number of workers.
 
 use crate::random::{low, same, stream};
-use crate::stream::{Rng, START, Stream, run};
+use crate::stream::{Log, Rng, START, Stream, feed, run};
 use barrage::worker::Host;
 use barrage_dataflows::command::Options;
 use barrage_dataflows::snapshot::Snapshot;
@@ -58,6 +58,46 @@ fn decisions_after_a_restart_are_the_undisturbed_ones() {
         same(&log, &rest, &format!("{what}, second restart"));
         host.stop().unwrap();
     }
+}
+
+/// What has come for later slots is not in a snapshot: counts, names, a rule set. It comes again after a restart.
+#[test]
+fn a_snapshot_ends_at_its_slot() {
+    let mut decided = 0;
+    for seed in 230..236 {
+        let mut rng = Rng(seed);
+        let rules = Arc::new(low(&mut rng));
+        let next = Arc::new(low(&mut rng));
+        let stream = stream(&mut rng, 1_500);
+        let at = START + 400 + rng.below(800);
+        let start = || Host::start(2, Slot(START), Arc::clone(&rules), Options::default()).unwrap();
+        let mut host = start();
+        run(&mut host, &stream, (START, at), 0, &mut rng);
+        let plain = host.snapshot().unwrap();
+        host.stop().unwrap();
+
+        let mut host = start();
+        run(&mut host, &stream, (START, at), 0, &mut rng);
+        for slot in at + 1..=at + 20 {
+            feed(&mut host, &stream, slot, &mut rng);
+        }
+        host.rules(Slot(at + 7), Arc::clone(&next)).unwrap();
+        host.absent(Slot(at + 9), 2).unwrap();
+        assert_eq!(host.snapshot().unwrap(), plain, "seed {seed}");
+        let first = host.close(Slot(at + 20)).unwrap();
+        let mut expected: Log = first.into_iter().flat_map(|(_, ds)| ds).collect();
+        expected.extend(run(&mut host, &stream, (at + 21, stream.end), 0, &mut rng));
+        host.stop().unwrap();
+
+        let mut host = restored(&plain, &stream, 3, &mut rng);
+        host.rules(Slot(at + 7), Arc::clone(&next)).unwrap();
+        host.absent(Slot(at + 9), 2).unwrap();
+        let log = run(&mut host, &stream, (at + 1, stream.end), 0, &mut rng);
+        host.stop().unwrap();
+        same(&log, &expected, &format!("seed {seed}"));
+        decided += log.len();
+    }
+    assert!(decided > 50, "{decided} decisions after the restarts");
 }
 
 /// A start without a checkpoint: levels read from the policies hold, and fall only when the windows are full.
