@@ -113,7 +113,13 @@ fn lead(
         let now_ms = line.last_closed().map_or(0, Slot::end_ms);
         match line.round(now_ms, watch)? {
             Round::Finished => break,
-            Round::Idle => bail!("the files stand still: this is a fault of the program"),
+            Round::Idle => {
+                let failed = (0..).zip(names).filter_map(|(p, _)| line.status(p)?.1);
+                match failed.into_iter().next() {
+                    Some(why) => bail!("{why}"),
+                    None => bail!("the files stand still: this is a fault of the program"),
+                }
+            }
             Round::Busy => watch.tell(),
         }
     }

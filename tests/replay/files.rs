@@ -61,6 +61,39 @@ fn a_span_still_open_at_the_end_is_printed() {
 }
 
 #[test]
+fn several_files_are_partitions_and_a_pipe_is_a_file() {
+    let scratch = Scratch::new("parts");
+    let text = surge("ts,room,user");
+    // A quiet room in a file of its own that ends long before the other one, as JSON lines.
+    let mut quiet = String::new();
+    for n in 0..50 {
+        let _ = writeln!(quiet, r#"{{"room":"r_2","ts":{}}}"#, T0 + n * 1_000);
+    }
+    let (first, second) = (scratch.write("1.csv", &text), scratch.write("2.jsonl", &quiet));
+    let (both, piped) = (scratch.path("both.csv"), scratch.path("piped.csv"));
+    let args = ["replay", "--json", "--workers", "2", "--alarms"].map(std::ffi::OsStr::new);
+    let files = [both.as_os_str(), first.as_os_str(), second.as_os_str()];
+    let summary = ok(&barrage(args.into_iter().chain(files)));
+    let summary: serde_json::Value = serde_json::from_str(&summary).expect("JSON");
+    assert_eq!(summary["rooms"], 2);
+    let counted = |n: usize| summary["files"][n]["counted"].as_u64();
+    assert_eq!((counted(0), counted(1)), (Some(400), Some(50)));
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_barrage"))
+        .args(["replay", "-", "--alarms"])
+        .arg(&piped)
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    std::io::Write::write_all(&mut stdin, text.as_bytes()).expect("written");
+    drop(stdin);
+    ok(&child.wait_with_output().expect("the program ends"));
+    assert_eq!(lines(&both), lines(&piped));
+    assert_eq!(lines(&both).len(), 2);
+}
+
+#[test]
 fn nothing_usable_is_an_error() {
     let scratch = Scratch::new("nothing");
     for (name, text, told) in [
