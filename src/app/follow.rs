@@ -1,10 +1,10 @@
 //! A follower at work: takes the steps of a control log whole, decides the same, and compares.
 
-use super::lead::{Round, reading};
+use super::lead::{Lead, Round, reading};
 use super::line::{Checkpoint, Line, Observer, Settings};
 use crate::ingest::{Poll, Source};
 use barrage_dataflows::report::Ended;
-use barrage_engine::control::{Counters, Divergence, Follower};
+use barrage_engine::control::{Candidate, Counters, Divergence, Follower, Memory, Progress, lead};
 use barrage_engine::rules::RuleSet;
 use barrage_protocol::control::Entry;
 use barrage_protocol::event::Hit;
@@ -122,6 +122,38 @@ impl Follow {
     /// A worker that fell.
     pub fn checkpoint(&mut self) -> anyhow::Result<Option<Checkpoint>> {
         self.line.checkpoint(self.follower.checkpoint())
+    }
+
+    /// Takes over: writes `lead {epoch}` into `log`, which was followed to its end, and goes on from its last step;
+    /// what it says was not done is sent again.
+    ///
+    /// # Errors
+    /// A log that was not followed to its end, or one that a higher epoch leads.
+    pub fn into_lead(
+        self,
+        epoch: u64,
+        mut log: Memory,
+        now_ms: i64,
+        observer: &mut dyn Observer,
+    ) -> anyhow::Result<Lead> {
+        let Self { mut line, mut follower, sources } = self;
+        observer.written(&lead(epoch))?;
+        log.append(lead(epoch));
+        while let Some(entry) = log.get(follower.position()) {
+            follower.entry(entry.clone());
+        }
+        follower.turn(now_ms, &mut |p, slot, hit| line.slotting(p).count(slot, hit));
+        let hash = line.canon.hash();
+        let candidate = Candidate::new(follower, epoch, now_ms);
+        line.outbox.again(candidate.done());
+        let progress = candidate.progress(now_ms);
+        if progress != Progress::Ready {
+            anyhow::bail!("cannot lead from here ({progress:?}): the log's last step is not taken");
+        }
+        let leader = candidate
+            .into_leader(now_ms, &hash, BTreeMap::new())
+            .map_err(|_| anyhow::anyhow!("cannot lead before the last step is taken"))?;
+        Ok(Lead::with(line, leader, log, sources))
     }
 
     /// The next divergence from what the leader wrote.

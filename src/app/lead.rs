@@ -58,9 +58,17 @@ impl Lead {
         for (p, source) in &sources {
             leader.add_partition(*p, source.first_offset(), now_ms);
         }
-        let waiting = Waiting::new(&settings.control);
-        let line = Line::new(settings, rules)?;
-        Ok(Self { line, leader, log, sources, waiting, failures: BTreeMap::new() })
+        Ok(Self::with(Line::new(settings, rules)?, leader, log, sources))
+    }
+
+    pub(super) fn with(
+        line: Line,
+        leader: Leader<Hit>,
+        log: Memory,
+        sources: BTreeMap<u32, Box<dyn Source>>,
+    ) -> Self {
+        let waiting = Waiting::new(&line.settings.control);
+        Self { line, leader, log, sources, waiting, failures: BTreeMap::new() }
     }
 
     /// One round: poll every partition that may be read, close what can be closed, write the step that is due.
