@@ -422,7 +422,10 @@ fn weight(n: Number<'_>) -> Result<u16, Fault> {
 
 fn latency(n: Number<'_>) -> Result<u32, Fault> {
     // The one number that producers write with decimals; the whole milliseconds are kept.
-    let ms = n.text.parse::<f64>().unwrap_or(f64::NAN);
+    let ms = match n.text.parse::<u32>() {
+        Ok(ms) => f64::from(ms),
+        Err(_) => n.text.parse::<f64>().unwrap_or(f64::NAN),
+    };
     if (0.0..=MAX_LATENCY_MS as f64).contains(&ms) {
         Ok(ms as u32)
     } else {

@@ -64,6 +64,7 @@ const fn each(byte: u8) -> u64 {
 }
 
 /// Number of bytes before the first quote, backslash or control character, eight at a time.
+#[inline]
 fn plain(bytes: &[u8]) -> usize {
     let (chunks, rest) = bytes.as_chunks::<8>();
     for (n, chunk) in chunks.iter().enumerate() {
@@ -98,11 +99,13 @@ impl<'a> Scan<'a> {
     }
 
     /// What was read since `from`.
+    #[inline]
     pub(super) fn since(&self, from: usize) -> &'a [u8] {
         self.bytes.get(from..self.at).unwrap_or_default()
     }
 
     /// What was read since `from` as text, if it is UTF-8.
+    #[inline]
     fn text_since(&self, from: usize) -> Option<&'a str> {
         match self.text {
             Some(text) => text.get(from..self.at),
@@ -110,16 +113,19 @@ impl<'a> Scan<'a> {
         }
     }
 
+    #[inline]
     fn peek(&self) -> Option<u8> {
         self.bytes.get(self.at).copied()
     }
 
+    #[inline]
     fn space(&mut self) {
         while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.peek() {
             self.at += 1;
         }
     }
 
+    #[inline]
     fn expect(&mut self, byte: u8) -> Result<(), Fault> {
         self.space();
         if self.peek() == Some(byte) {
@@ -134,6 +140,7 @@ impl<'a> Scan<'a> {
     }
 
     /// The next key, or nothing at the end of the object.
+    #[inline]
     pub(super) fn next_key(&mut self) -> Result<Option<Str<'a>>, Fault> {
         self.space();
         if self.peek() == Some(b'}') {
@@ -149,6 +156,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Passes the colon; where the value begins.
+    #[inline]
     pub(super) fn value_start(&mut self) -> Result<usize, Fault> {
         self.expect(b':')?;
         self.space();
@@ -162,6 +170,7 @@ impl<'a> Scan<'a> {
     }
 
     /// One value, whole. With `damaged`, a string that is not UTF-8 is handed out all the same.
+    #[inline]
     pub(super) fn value(&mut self, damaged: bool) -> Result<Value<'a>, Fault> {
         match self.peek().ok_or(JSON)? {
             b'"' => {
@@ -192,6 +201,7 @@ impl<'a> Scan<'a> {
         Err(JSON)
     }
 
+    #[inline]
     fn string(&mut self) -> Result<Str<'a>, Fault> {
         if self.peek() != Some(b'"') {
             return Err(JSON);
@@ -238,6 +248,7 @@ impl<'a> Scan<'a> {
         self.at - from
     }
 
+    #[inline]
     fn number(&mut self) -> Result<Number<'a>, Fault> {
         let from = self.at;
         let mut integer = true;
