@@ -160,6 +160,4 @@ pub enum Flaw {
     /// A leader that is fenced goes on as a follower.
     #[cfg(test)]
     FencedStays,
-    /// A partition is idle without having been answered at its end.
-    IdleUnanswered,
 }

@@ -4,7 +4,7 @@ use super::checkpoint::Checkpoint;
 use super::config::{Config, Flaw};
 use super::log::Reader;
 use super::partition::{Counters, Reading};
-use super::site::{Pending, Site};
+use super::site::{BATCH, Pending, Site};
 use barrage_protocol::control::{Control, Entry, Record, Step};
 use barrage_protocol::ids::Slot;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -393,7 +393,7 @@ impl<P: Copy> Follower<P> {
             return None;
         }
         let closed = self.site.closed?;
-        let mut upto = step.slot;
+        let mut upto = step.slot.min(Slot(closed.0.saturating_add(BATCH)));
         if let Some(record) = self.site.due.front() {
             upto = upto.min(record.from.minus(1));
         }
@@ -518,7 +518,7 @@ impl<P: Copy> Follower<P> {
         self.queue.is_empty() && !self.broken
     }
 
-    /// A checkpoint at the last closed slot: to be kept with slow state and hash of that slot, not before [`Waiting`]
+    /// A checkpoint at the last closed slot (none while records of the next are taken and it is not closed): to be kept with slow state and hash of that slot, not before [`Waiting`]
     /// says so.
     ///
     /// [`Waiting`]: super::Waiting

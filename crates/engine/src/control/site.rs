@@ -7,6 +7,9 @@ use barrage_protocol::control::{Control, Record, Step};
 use barrage_protocol::ids::Slot;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+/// Most slots closed at once: a clock that jumps by years must not hold the loop for as long.
+pub(super) const BATCH: u64 = 1_000;
+
 /// What was handed over before it may be taken.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Pending<P> {
@@ -35,6 +38,8 @@ pub(super) struct Site<P> {
     pub(super) absent: BTreeSet<u32>,
     pub(super) done: Slot,
     pub(super) history: History<P>,
+    /// Records that hold from the next slot were handed out: slow state may be beyond the last closed slot.
+    handed: bool,
     /// Everything counted so far is void: a break.
     pub(super) void: bool,
     /// Events for slots already closed: must stay 0.
@@ -57,6 +62,7 @@ impl<P: Copy> Site<P> {
             absent: BTreeSet::new(),
             done: Slot(0),
             history,
+            handed: false,
             void: false,
             misplaced: 0,
         }
@@ -180,6 +186,7 @@ impl<P: Copy> Site<P> {
     pub(super) fn records_due(&mut self) -> Vec<Record> {
         let open = self.open();
         let n = self.due.iter().take_while(|r| r.from <= open).count();
+        self.handed |= n > 0;
         self.due.drain(..n).collect()
     }
 
@@ -191,6 +198,7 @@ impl<P: Copy> Site<P> {
     /// Slots up to `upto` were closed.
     pub(super) fn close(&mut self, upto: Slot) {
         self.closed = self.closed.max(Some(upto));
+        self.handed = false;
         self.clocks.values_mut().for_each(|c| c.forget(upto));
     }
 
@@ -221,10 +229,11 @@ impl<P: Copy> Site<P> {
         }
     }
 
-    /// A checkpoint at the last closed slot.
+    /// A checkpoint at the last closed slot. None between records that hold from the next slot and its close: whoever
+    /// decides has taken them already, and they may never become final.
     pub(super) fn checkpoint(&self) -> Option<Checkpoint<P>> {
         let closed = self.closed?;
-        if self.quiet_to.is_some_and(|s| closed < s) {
+        if self.handed || self.quiet_to.is_some_and(|s| closed < s) {
             return None;
         }
         self.history.checkpoint(closed)
