@@ -84,6 +84,9 @@ pub enum Mode {
     },
 }
 
+/// Most rooms that a view names, however many are asked for: what is exposed does not grow with the number of rooms.
+pub const TOP_MAX: usize = 100;
+
 /// Choices made when the graph is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -93,7 +96,7 @@ pub struct Options {
     pub view: bool,
     /// Whether spans of rules are reported as they end; whoever asks for them must take them out.
     pub spans: bool,
-    /// Rooms in the view.
+    /// Rooms in the view, at most [`TOP_MAX`].
     pub top: usize,
     /// For tests of the host: this worker panics when it closes this slot.
     pub fail: Option<(usize, Slot)>,
@@ -101,6 +104,6 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { mode: Mode::Decide, view: true, spans: false, top: 100, fail: None }
+        Self { mode: Mode::Decide, view: true, spans: false, top: TOP_MAX, fail: None }
     }
 }

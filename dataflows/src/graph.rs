@@ -1,6 +1,6 @@
 //! The whole graph, joined.
 
-use crate::command::{Command, Mode, Options};
+use crate::command::{Command, Mode, Options, TOP_MAX};
 use crate::gauge::Gauge;
 use crate::report::Outlet;
 use crate::rooms::{self, Inputs, Plan};
@@ -61,7 +61,7 @@ fn decide<'s>(
     outlet: &Outlet,
     latest: &Latest,
 ) {
-    let view = setup.options.view;
+    let (view, top_k) = (setup.options.view, setup.options.top.min(TOP_MAX));
     let mut gauge = Gauge::default();
     let configs = config::configs(streams.rules.as_collection(), &mut gauge);
     let (back, grants) = scope.feedback(1);
@@ -69,7 +69,7 @@ fn decide<'s>(
     let plan = Plan {
         first: setup.first,
         snapshot: setup.snapshot.clone(),
-        top: view.then_some(setup.options.top),
+        top: view.then_some(top_k),
         outlet: outlet.clone(),
         latest: latest.clone(),
         spans: setup.options.spans,
@@ -82,7 +82,7 @@ fn decide<'s>(
     // Decisions are complete here, before top K and totals have seen the slot.
     outlet::decisions(rooms.decisions.concat(answered), setup.first, outlet.clone());
     if view {
-        let top = top::top(rooms.hot.as_collection(), setup.options.top, &mut gauge);
+        let top = top::top(rooms.hot.as_collection(), top_k, &mut gauge);
         let totals = totals::totals(rooms.tallies.as_collection(), &mut gauge);
         let (first, latest) = (setup.first, latest.clone());
         present::present(top.inner, totals.inner, first, gauge, latest, outlet.clone());

@@ -21,6 +21,15 @@ pub struct View {
     pub stats: Stats,
 }
 
+impl View {
+    /// Events of the last ten seconds in rooms that are not named: the row `_other`.
+    #[must_use]
+    pub fn other_10s(&self) -> i64 {
+        let named: i64 = self.rooms.iter().map(|room| i64::from(room.count_10s)).sum();
+        self.site.last_10s.iter().sum::<i64>() - named
+    }
+}
+
 /// One room of the view. Rates in events, not per second; decimals in thousandths.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Room {

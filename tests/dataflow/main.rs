@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod blast;
+mod cardinality;
 mod golden;
 mod host;
 mod oracle;
