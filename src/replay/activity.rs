@@ -7,7 +7,7 @@ use std::collections::HashMap;
 /// Most rooms that are told apart; further ones are only counted together.
 const ROOMS: usize = 2_000_000;
 /// A room's curve is kept from this many events on; what came before would not be seen in it.
-const CURVE_FROM: u64 = 256;
+const CURVE_FROM: u64 = 64;
 /// Points of a curve.
 pub const POINTS: usize = 48;
 /// Slots of a block: the peak is the fullest one.
@@ -223,6 +223,6 @@ mod tests {
         assert_eq!(hot[1].curve[39], 2 * (10_000 - 39 * 256));
         let outside: u32 =
             hot[0].curve.iter().enumerate().filter(|(i, _)| *i != 19).map(|c| c.1).sum();
-        assert!(outside == 0 && hot[0].curve[19] > 700, "{:?}", hot[0].curve);
+        assert!(outside == 0 && hot[0].curve[19] > 900, "{:?}", hot[0].curve);
     }
 }

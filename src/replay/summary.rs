@@ -2,7 +2,7 @@
 
 use super::alarms::seconds;
 use super::report::{FileTotals, Report};
-use super::text::{cut, instant, length, percent, sparkline, thousands};
+use super::text::{count, cut, instant, length, percent, sparkline, thousands};
 use barrage_engine::decision::kind_name;
 use barrage_protocol::ids::Level;
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ pub fn table(report: &Report, zero_ms: i64) -> String {
 fn heading(report: &Report, out: &mut String) -> std::fmt::Result {
     let rooms = report.activity.rooms() as u64;
     let events = report.activity.events();
-    write!(out, "{} events in {} rooms", thousands(events), thousands(rooms))?;
+    write!(out, "{} in {}", count(events, "event"), count(rooms, "room"))?;
     if report.activity.beyond > 0 {
         write!(out, " and more ({} events in those)", thousands(report.activity.beyond))?;
     }
@@ -39,12 +39,11 @@ fn heading(report: &Report, out: &mut String) -> std::fmt::Result {
     }
     let seconds = report.wall_ms as f64 / 1000.0;
     let rate = (events as f64 / seconds.max(0.001)) as u64;
-    let threads = if report.workers == 1 { "worker" } else { "workers" };
     writeln!(
         out,
-        "\nreplayed in {seconds:.2} s ({} events/s) on {} {threads}",
+        "\nreplayed in {seconds:.2} s ({} events/s) on {}",
         thousands(rate),
-        report.workers
+        count(report.workers.into(), "worker")
     )
 }
 
@@ -80,7 +79,7 @@ fn thousands_tenth(n: u64) -> String {
 
 fn decided(report: &Report, zero_ms: i64, out: &mut String) -> std::fmt::Result {
     let all: u64 = report.decisions.values().sum();
-    writeln!(out, "\n{} decisions", thousands(all))?;
+    writeln!(out, "\n{}", count(all, "decision"))?;
     let mut by_kind: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for ((kind, from, to), n) in &report.decisions {
         let n = thousands(*n);
@@ -94,7 +93,7 @@ fn decided(report: &Report, zero_ms: i64, out: &mut String) -> std::fmt::Result 
         by_rule.entry(&alarm.rule).or_default().push(alarm);
     }
     if !by_rule.is_empty() {
-        writeln!(out, "{} spans", thousands(report.alarms.len() as u64))?;
+        writeln!(out, "{}", count(report.alarms.len() as u64, "span"))?;
     }
     for (rule, spans) in by_rule {
         let mut rooms: Vec<&str> = spans.iter().map(|a| a.room.as_str()).collect();
@@ -105,15 +104,15 @@ fn decided(report: &Report, zero_ms: i64, out: &mut String) -> std::fmt::Result 
             let at = seconds(a.from, zero_ms);
             format!("; the longest {} in {} from second {at}", length(a.slots() * 100), a.room)
         });
-        let (n, rooms) = (thousands(spans.len() as u64), thousands(rooms.len() as u64));
-        writeln!(out, "  {rule:<12} {n} in {rooms} rooms{longest}")?;
+        let (n, rooms) = (thousands(spans.len() as u64), count(rooms.len() as u64, "room"));
+        writeln!(out, "  {rule:<12} {n} in {rooms}{longest}")?;
     }
     Ok(())
 }
 
 fn records(report: &Report, out: &mut String) -> std::fmt::Result {
     let all = report.totals();
-    writeln!(out, "\n{} records read: {}", thousands(all.read), parts(&all))?;
+    writeln!(out, "\n{} read: {}", count(all.read, "record"), parts(&all))?;
     for (reason, n) in &all.rejected {
         writeln!(out, "  {:<14} {:>11}  {}", reason.name(), thousands(*n), reason.explain())?;
     }
@@ -240,16 +239,16 @@ mod tests {
     fn a_summary_says_what_happened() {
         let text = table(&report(), 1_700_000_000_000);
         let expected = "\
-6,364 events in 1 rooms, 1 min 10 s of event time from 2023-11-14 22:13:20 UTC
+6,364 events in 1 room, 1 min 10 s of event time from 2023-11-14 22:13:20 UTC
 replayed in 1.50 s (4,242 events/s) on 2 workers
 
 hottest rooms      events   peak 10 s  spans  rate over time
 r_1                 6,364     396.4/s      1  ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▆█████
 
-1 decisions
+1 decision
   surge        off → on: 1
-1 spans
-  surge        1 in 1 rooms; the longest 9.4 s in r_1 from second 60.7
+1 span
+  surge        1 in 1 room; the longest 9.4 s in r_1 from second 60.7
 
 6,400 records read: 6,264 counted, 130 late (2.03 %), 6 rejected (0.09 %)
   ts_type                  6  time is not an integer

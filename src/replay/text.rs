@@ -13,6 +13,11 @@ pub(super) fn thousands(n: u64) -> String {
     out
 }
 
+/// So many of something.
+pub(super) fn count(n: u64, one: &str) -> String {
+    format!("{} {one}{}", thousands(n), if n == 1 { "" } else { "s" })
+}
+
 /// A share as per cent, never 0 where there is something.
 pub(super) fn percent(part: u64, whole: u64) -> String {
     if whole == 0 {

@@ -93,6 +93,20 @@ fn surges_of_the_busiest_12_are_those_of_the_reference() {
     );
 }
 
+#[test]
+fn surges_of_pools_that_are_out_of_order_are_those_of_the_reference_when_sorted() {
+    // The second in the video is the time; the rows stand in the order in which they were posted.
+    for (pool, expected) in [("bv-1", 1), ("bv-2", 0), ("bv-3", 0), ("bv-4", 0), ("bv-5", 1)] {
+        compare(
+            pool,
+            &format!("bilibili_danmaku/{pool}.csv"),
+            &["--sort", "--map", "ts=video_ms", "--ts-base", "1700000000000"],
+            &["--base", "0"],
+            expected,
+        );
+    }
+}
+
 /// Spans that the reference finds in the two traces.
 const EXPECTED_51: usize = 738;
 const EXPECTED_12: usize = 100;
