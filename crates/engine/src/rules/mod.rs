@@ -1,6 +1,6 @@
 //! Rule sets as the engine uses them: validated, in slots and exact decimals, resolved per group.
 //!
-//! [`parse`] reads the text that people write; [`RuleSet::configs`] is what holds for each group of rooms;
+//! [`parse()`] reads the text that people write; [`RuleSet::configs`] is what holds for each group of rooms;
 //! [`Floors::of`] says below which counts no live rule can enter. Every setting is described in docs/rules.md.
 
 pub mod keys;

@@ -80,7 +80,7 @@ impl<P: Copy> Leader<P> {
     }
 
     /// A checkpoint at the last closed slot (none while records of the next are taken and it is not closed): to be kept with slow state and hash of that slot, not before
-    /// [`Waiting`](super::Waiting) says so.
+    /// [`Waiting`](crate::control::Waiting) says so.
     #[must_use]
     pub fn checkpoint(&self) -> Option<Checkpoint<P>> {
         self.site.checkpoint()
