@@ -1,6 +1,6 @@
 //! The columns of a table that events are read from, and a row of it as an event.
 
-use super::options::{Options, nearest};
+use super::options::{Options, listed, nearest};
 use super::records::{Good, unit_hint};
 use super::window::{Cell, Window};
 use barrage_protocol::event::{self, Field, Hit, Reason, Reject, Time};
@@ -42,7 +42,7 @@ impl Columns {
             tell(format!(
                 "no column `{name}` for {}, {end}; the columns are {}{}",
                 field.name(),
-                names.join(", "),
+                listed(names),
                 near.unwrap_or_default()
             ));
         };

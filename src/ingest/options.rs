@@ -96,6 +96,21 @@ pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
         .map(|(_, k)| k)
 }
 
+/// Names as a message lists them: the first few, and of a long one its beginning.
+pub(super) fn listed(names: &[String]) -> String {
+    const FIRST: usize = 16;
+    const CHARS: usize = 40;
+    let short = |name: &String| match name.char_indices().nth(CHARS) {
+        Some((at, _)) => format!("{}…", &name[..at]),
+        None => name.clone(),
+    };
+    let mut list = names.iter().take(FIRST).map(short).collect::<Vec<_>>().join(", ");
+    if names.len() > FIRST {
+        list.push_str(&format!(" and {} more", names.len() - FIRST));
+    }
+    list
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,6 +124,14 @@ mod tests {
         assert!("room".parse::<Mapping>().is_err());
         assert!("room=".parse::<Mapping>().is_err());
         assert!("1h".parse::<Unit>().is_err());
+    }
+
+    #[test]
+    fn long_lists_are_cut() {
+        let names: Vec<String> = (0..3_000).map(|n| format!("{n}{}", "é".repeat(100))).collect();
+        let list = listed(&names);
+        assert!(list.chars().count() < 16 * 43 + 20 && list.ends_with("and 2984 more"), "{list}");
+        assert_eq!(listed(&["a".into(), "b".into()]), "a, b");
     }
 
     #[test]

@@ -24,6 +24,18 @@ impl std::fmt::Display for Note {
     }
 }
 
+/// Text from a file as a terminal may show it: what would steer the terminal is spelled out.
+fn plain(text: &str) -> String {
+    text.chars().fold(String::with_capacity(text.len()), |mut out, c| {
+        if c.is_control() {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+        out
+    })
+}
+
 #[derive(Debug, Default)]
 struct Inner {
     notes: Vec<Note>,
@@ -61,9 +73,8 @@ impl Problems {
         let hint = hint().map(|h| format!("; {h}")).unwrap_or_default();
         let last = inner.counts.get(&(file.to_owned(), reject.reason)) == Some(&NAMED);
         let more = if last { " (more of this kind are only counted)" } else { "" };
-        inner
-            .notes
-            .push(Note { place: format!("{file}:{line}"), what: format!("{reject}{hint}{more}") });
+        let what = plain(&format!("{reject}{hint}{more}"));
+        inner.notes.push(Note { place: format!("{file}:{line}"), what });
     }
 
     /// Something about a whole file, or one line of it.
@@ -71,7 +82,7 @@ impl Problems {
         let mut inner = self.lock();
         if inner.notes.len() < NOTES {
             let place = line.map_or_else(|| file.to_owned(), |line| format!("{file}:{line}"));
-            inner.notes.push(Note { place, what: what.into() });
+            inner.notes.push(Note { place, what: plain(&what.into()) });
         }
     }
 
@@ -99,4 +110,11 @@ impl Problems {
         }
         all
     }
+}
+
+#[test]
+fn what_steers_a_terminal_is_spelled_out() {
+    let problems = Problems::default();
+    problems.note("f.csv", Some(1), "the columns are a\u{1b}[31mred, b\nc");
+    assert_eq!(problems.notes()[0].what, r"the columns are a\u{1b}[31mred, b\nc");
 }

@@ -2,7 +2,7 @@
 
 use super::columns::Columns;
 use super::dedupe::Seen;
-use super::options::{Options, nearest};
+use super::options::{Options, listed, nearest};
 use super::problems::Problems;
 use super::window::{Cell, Found, Window};
 use barrage_protocol::event::{Field, Hit, Reason, Reject, Schema, Time, Watch};
@@ -299,7 +299,7 @@ fn hint(record: &[u8], schema: &Schema, reject: &Reject) -> Option<String> {
             Some(format!(
                 "no `{}` among its keys: {}{}",
                 schema.name_of(field),
-                keys.0.join(", "),
+                listed(&keys.0),
                 near.unwrap_or_default()
             ))
         }
