@@ -123,7 +123,7 @@ impl Window {
 
     /// Where the line at the front ends, and where the next one begins.
     fn line_end(&self, from: usize) -> Option<(usize, usize)> {
-        let at = from + self.buf[from..self.end].iter().position(|b| *b == b'\n')?;
+        let at = from + newline(&self.buf[from..self.end])?;
         let cr = at > self.start && self.buf[at - 1] == b'\r';
         Some((at - usize::from(cr), at + 1))
     }
@@ -217,6 +217,23 @@ impl Window {
             }
         }
     }
+}
+
+/// Position of the first line end, eight bytes at a time.
+fn newline(bytes: &[u8]) -> Option<usize> {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    const ENDS: u64 = u64::from_le_bytes([b'\n'; 8]);
+    let (chunks, rest) = bytes.as_chunks::<8>();
+    for (n, chunk) in chunks.iter().enumerate() {
+        // A byte that is 0 borrows from its high bit; the first such bit is exact.
+        let word = u64::from_le_bytes(*chunk) ^ ENDS;
+        let hits = word.wrapping_sub(ONES) & !word & (ONES << 7);
+        if hits != 0 {
+            return Some(n * 8 + hits.trailing_zeros() as usize / 8);
+        }
+    }
+    let at = rest.iter().position(|b| *b == b'\n')?;
+    Some(chunks.len() * 8 + at)
 }
 
 /// What splitting the front of `held` into cells came to.
