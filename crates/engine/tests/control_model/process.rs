@@ -149,6 +149,28 @@ impl World {
             Role::Candidate(candidate) => &mut candidate.follower,
             Role::Leader(_) => unreachable!("not called for leaders"),
         };
+        self.read_as_follower(i, follower, core);
+        self.close_as_follower(i, follower, core, decided, outbox);
+        outbox.done(follower.done());
+        let found = follower.divergence().map(|d| format!("process {i}: {d:?}"));
+        let alarms = follower.alarms().clone();
+        if alarms.jumped > *jumps {
+            self.tally.jumps += alarms.jumped - *jumps;
+            *jumps = alarms.jumped;
+            tell!(self, "process {i} takes up from a start it could not reach");
+        }
+        let misplaced = follower.misplaced();
+        self.processes[i] = process;
+        if let Some(detail) = found {
+            self.bad("diverges", detail);
+        }
+        if misplaced > 0 {
+            self.bad("misplaced", format!("process {i}"));
+        }
+        self.checkpoint(i);
+    }
+
+    fn read_as_follower(&mut self, i: usize, follower: &mut Follower<u8>, core: &mut Core) {
         let entries = if self.rng.percent(self.read_lag) { 0 } else { self.rng.range(1, 12) };
         for _ in 0..entries {
             if let Some(entry) = self.control.get(follower.position() as usize)
@@ -179,6 +201,16 @@ impl World {
                 }
             }
         }
+    }
+
+    fn close_as_follower(
+        &mut self,
+        i: usize,
+        follower: &mut Follower<u8>,
+        core: &mut Core,
+        decided: &mut BTreeMap<Slot, u64>,
+        outbox: &mut Outbox<u64>,
+    ) {
         if follower.turn(self.now, &mut count(&mut core.counts)) {
             core.counts.clear();
         }
@@ -208,23 +240,6 @@ impl World {
                 follower.closed(last, &core.hash());
             }
         }
-        outbox.done(follower.done());
-        let found = follower.divergence().map(|d| format!("process {i}: {d:?}"));
-        let alarms = follower.alarms().clone();
-        if alarms.jumped > *jumps {
-            self.tally.jumps += alarms.jumped - *jumps;
-            *jumps = alarms.jumped;
-            tell!(self, "process {i} takes up from a start it could not reach");
-        }
-        let misplaced = follower.misplaced();
-        self.processes[i] = process;
-        if let Some(detail) = found {
-            self.bad("diverges", detail);
-        }
-        if misplaced > 0 {
-            self.bad("misplaced", format!("process {i}"));
-        }
-        self.checkpoint(i);
     }
 
     fn checkpoint(&mut self, i: usize) {
