@@ -9,13 +9,15 @@ use barrage_engine::rules::RuleSet;
 use barrage_protocol::control::Entry;
 use barrage_protocol::event::Hit;
 use barrage_protocol::ids::Slot;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A line that follows a control log.
 pub struct Follow {
     line: Line,
     follower: Follower<Hit>,
     sources: BTreeMap<u32, Box<dyn Source>>,
+    /// Partitions whose end the follower has been told of.
+    ended: BTreeSet<u32>,
 }
 
 impl Follow {
@@ -30,7 +32,8 @@ impl Follow {
     ) -> anyhow::Result<Self> {
         let follower = Follower::new(settings.control.clone(), 0);
         let line = Line::new(settings, rules)?;
-        Ok(Self { line, follower, sources: (0..).zip(sources).collect() })
+        let sources = (0..).zip(sources).collect();
+        Ok(Self { line, follower, sources, ended: BTreeSet::new() })
     }
 
     /// A follower that goes on from a checkpoint.
@@ -50,7 +53,7 @@ impl Follow {
                 source.seek(offset).map_err(anyhow::Error::msg)?;
             }
         }
-        Ok(Self { line, follower, sources })
+        Ok(Self { line, follower, sources, ended: BTreeSet::new() })
     }
 
     /// Position of the next entry of the log, if one is wanted.
@@ -108,7 +111,8 @@ impl Follow {
                 let sink = &mut |p, slot, hit| line.slotting(p).count(slot, hit);
                 follower.read(*p, reading(&item), sink);
             });
-            if let Poll::Ended = poll {
+            // Once only: a step may ask for more than the file holds, and that is no progress.
+            if matches!(poll, Poll::Ended) && self.ended.insert(*p) {
                 busy = true;
                 self.follower.ended(*p);
             }
@@ -136,7 +140,7 @@ impl Follow {
         now_ms: i64,
         observer: &mut dyn Observer,
     ) -> anyhow::Result<Lead> {
-        let Self { mut line, mut follower, sources } = self;
+        let Self { mut line, mut follower, sources, .. } = self;
         observer.written(&lead(epoch))?;
         log.append(lead(epoch));
         while let Some(entry) = log.get(follower.position()) {
