@@ -60,7 +60,11 @@ fn shared() -> Option<PathBuf> {
     if shared.join("traces").is_dir() {
         return Some(shared);
     }
-    assert!(std::env::var_os("CI").is_none(), "no recorded streams at {}", shared.display());
+    assert!(
+        std::env::var_os("CI").is_none_or(|ci| ci != "true"),
+        "no recorded streams at {}",
+        shared.display()
+    );
     println!("not run: no recorded streams");
     None
 }

@@ -16,7 +16,10 @@ fn case(name: &str) -> Option<Vec<Value>> {
     let here = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
     let shared = std::env::var_os("BARRAGE_SHARED").map_or(here, PathBuf::from);
     let Ok(text) = std::fs::read_to_string(shared.join("cases").join(name)) else {
-        assert!(std::env::var_os("CI").is_none(), "{name}: no recorded streams at {shared:?}");
+        assert!(
+            std::env::var_os("CI").is_none_or(|ci| ci != "true"),
+            "{name}: no recorded streams at {shared:?}"
+        );
         println!("not run: no recorded streams");
         return None;
     };
