@@ -245,16 +245,21 @@ impl World {
     fn checkpoint(&mut self, i: usize) {
         let now = self.now;
         let process = &mut self.processes[i];
-        let (checkpoint, last_final, done) = match &process.role {
-            Role::Follower(f) => (f.checkpoint(), f.last_closed().unwrap_or_default(), f.done()),
-            Role::Candidate(c) => (None, c.follower.last_closed().unwrap_or_default(), c.done()),
-            Role::Leader(l) => (l.checkpoint(), l.last_final(), l.last_done()),
+        let (last_final, done) = match &process.role {
+            Role::Follower(f) => (f.last_closed().unwrap_or_default(), f.done()),
+            Role::Candidate(c) => (c.follower.last_closed().unwrap_or_default(), c.done()),
+            Role::Leader(l) => (l.last_final(), l.last_done()),
         };
-        if now - process.checked_at > CHECKPOINT_EVERY
-            && let Some(control) = checkpoint
-        {
-            process.checked_at = now;
-            process.waiting.push(control.slot, Kept { control, slow: process.core.slow() });
+        if now - process.checked_at > CHECKPOINT_EVERY {
+            let checkpoint = match &process.role {
+                Role::Follower(f) => f.checkpoint(),
+                Role::Candidate(_) => None,
+                Role::Leader(l) => l.checkpoint(),
+            };
+            if let Some(control) = checkpoint {
+                process.checked_at = now;
+                process.waiting.push(control.slot, Kept { control, slow: process.core.slow() });
+            }
         }
         while let Some(kept) = process.waiting.ready(last_final, done) {
             process.kept.push(kept);
