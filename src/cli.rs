@@ -1,6 +1,6 @@
 //! The command line: which commands there are, and how an error is told.
 
-use crate::{app, bench, ingest, replay, scenes};
+use crate::{app, bench, ingest, replay, rules, scenes};
 use clap::{Parser, Subcommand};
 use std::io::Write;
 use std::process::ExitCode;
@@ -32,6 +32,9 @@ enum Command {
         #[command(flatten)]
         options: ingest::Options,
     },
+    /// Check rule sets, show what is in force, print the shipped one
+    #[command(subcommand)]
+    Rules(rules::Command),
     /// Measure this program; equality is checked before a time is shown
     #[command(subcommand)]
     Bench(Bench),
@@ -52,6 +55,7 @@ impl Cli {
         match self.command {
             Command::Gen(args) => scenes::generate::run(&args),
             Command::Replay { args, options } => app::replay::run(&args, &options),
+            Command::Rules(command) => rules::run(&command),
             Command::Bench(Bench::Rows(args)) => app::rows::run(&args),
         }
     }

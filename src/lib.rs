@@ -8,5 +8,6 @@ pub mod cli;
 pub mod ingest;
 pub mod publish;
 pub mod replay;
+pub mod rules;
 pub mod scenes;
 pub mod worker;

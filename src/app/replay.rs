@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail};
 use barrage_dataflows::report::Ended;
 use barrage_dataflows::view::View;
 use barrage_engine::control::Counters;
-use barrage_engine::rules::{self, RuleSet};
+use barrage_engine::rules::RuleSet;
 use barrage_protocol::control::Entry;
 use barrage_protocol::decision::Decision;
 use barrage_protocol::ids::Slot;
@@ -29,7 +29,9 @@ const ENTRY_MAX: u64 = 8 << 20;
 /// # Errors
 /// Files that cannot be read or hold nothing usable, rules that are invalid, a worker that fell.
 pub fn run(args: &Args, options: &Options) -> anyhow::Result<ExitCode> {
-    let Some(rules) = load(args.rules.as_deref())? else { return Ok(ExitCode::from(3)) };
+    let Some(rules) = crate::rules::load(args.rules.as_deref())? else {
+        return Ok(ExitCode::from(3));
+    };
     let problems = Problems::default();
     let mut sources: Vec<Box<dyn Source>> = Vec::new();
     let mut progress = Vec::new();
@@ -68,31 +70,6 @@ pub fn run(args: &Args, options: &Options) -> anyhow::Result<ExitCode> {
         None => lead(settings, rules, sources, &names, &mut watch)?,
     };
     finish(args, options, watch, diverged)
-}
-
-/// The rule set of a file, or the shipped one; nothing if it is invalid, which has been told then.
-pub(super) fn load(path: Option<&Path>) -> anyhow::Result<Option<RuleSet>> {
-    let Some(path) = path else { return Ok(Some(RuleSet::shipped())) };
-    let text = std::fs::read_to_string(path)
-        .with_context(|| format!("cannot read the rules in {}", path.display()))?;
-    match rules::parse(&text) {
-        Ok(rules) => {
-            for note in &rules.notes {
-                eprintln!("{}: {note}", path.display());
-            }
-            Ok(Some(rules))
-        }
-        Err(problems) => {
-            for p in &problems {
-                eprintln!("{}:{}:{}: {}", path.display(), p.line, p.column, p.what);
-                if let Some(hint) = &p.hint {
-                    eprintln!("  hint: {hint}");
-                }
-            }
-            eprintln!("error: the rules are invalid: {} problem(s)", problems.len());
-            Ok(None)
-        }
-    }
 }
 
 fn create(path: &Path) -> anyhow::Result<BufWriter<File>> {

@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 /// The rule set that ships with the program, as text with comments.
-pub const SHIPPED: &str = include_str!("shipped.toml");
+pub(super) const SHIPPED: &str = include_str!("shipped.toml");
 
 /// Name of the group of the rooms that no other group takes.
-pub const DEFAULT_GROUP: &str = "default";
+pub(super) const DEFAULT_GROUP: &str = "default";
 
 impl RuleSet {
     /// The rule set that ships with the program.

@@ -135,13 +135,13 @@ pub(super) fn duration_slots(text: &str) -> Result<u64, &'static str> {
 
 /// A number of slots as a person writes it.
 #[must_use]
-pub fn show_slots(slots: u64) -> String {
+pub(super) fn show_slots(slots: u64) -> String {
     show_ms(slots.saturating_mul(SLOT_MS))
 }
 
 /// A number of milliseconds as a person writes it, in the largest unit that keeps it whole.
 #[must_use]
-pub fn show_ms(ms: u64) -> String {
+pub(super) fn show_ms(ms: u64) -> String {
     match ms {
         0 => "0s".to_owned(),
         _ if ms.is_multiple_of(3_600_000) => format!("{}h", ms / 3_600_000),
@@ -153,7 +153,7 @@ pub fn show_ms(ms: u64) -> String {
 
 /// A decimal without superfluous places.
 #[must_use]
-pub fn show_fixed(v: Fixed) -> String {
+pub(super) fn show_fixed(v: Fixed) -> String {
     let (sign, magnitude) = (if v.0 < 0 { "-" } else { "" }, v.0.unsigned_abs());
     let one = ONE.unsigned_abs();
     let (whole, places) = (magnitude / one, magnitude % one);
