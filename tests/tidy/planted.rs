@@ -134,6 +134,12 @@ fn a_float_in_decisions_is_found() {
 }
 
 #[test]
+fn unsafe_code_is_found() {
+    let text = "//! Reads events from sources.\nfn f() { unsafe { g() } }\n";
+    caught("unsafe", "src/ingest/file.rs", text, 2);
+}
+
+#[test]
 fn a_file_of_601_lines_is_found_and_one_of_600_is_not() {
     let text = |lines: usize| format!("//! Reads events from sources.\n{}", "\n".repeat(lines - 1));
     caught("file-length", "src/ingest/mod.rs", &text(601), 601);

@@ -26,7 +26,7 @@ use blocks::Blocks;
 use line::{Chunks, Cold, GONE, HELD, HOT, Line, NONE, PINNED, WARM};
 use log::Log;
 use rows::{Detail, Hot, Short, Warm};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use table::Table;
 
 /// A room's place in the windows of one worker; valid from the close that bears the room until the close that
@@ -93,7 +93,7 @@ pub struct Windows {
     warm: Warm,
     hot: Hot,
     /// Names of rooms without counts yet. Looked up only, never walked.
-    names: HashMap<RoomKey, Box<str>>,
+    names: BTreeMap<RoomKey, Box<str>>,
     names_dropped: u64,
     nameless: u64,
     born: Vec<Idx>,
@@ -131,7 +131,7 @@ impl Windows {
             log: Log::default(),
             warm: Warm::default(),
             hot: Hot::default(),
-            names: HashMap::new(),
+            names: BTreeMap::new(),
             names_dropped: 0,
             nameless: 0,
             born: Vec::new(),
