@@ -124,7 +124,7 @@ impl Warm {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.idx.capacity() * (8 * size_of::<u32>() + 2 * size_of::<u64>())
+        self.idx.capacity() * (u32::BITS as usize + 2 * size_of::<u64>())
             + self.of.capacity() * size_of::<u32>()
     }
 }

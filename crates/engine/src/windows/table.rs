@@ -143,12 +143,14 @@ mod tests {
         let mut map = BTreeMap::<RoomKey, u32>::new();
         for step in 0..60_000u64 {
             x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let key =
-                RoomKey((x >> 61) << 61 | (x >> 30) % 500, (x >> 20) % 2 << 40 | (x >> 45) % 3);
+            let key = RoomKey(
+                ((x >> 61) << 61) | ((x >> 30) % 500),
+                (((x >> 20) % 2) << 40) | ((x >> 45) % 3),
+            );
             if step % 20_000 < 12_000 {
-                if !map.contains_key(&key) {
+                if let std::collections::btree_map::Entry::Vacant(e) = map.entry(key) {
                     keys.push(key);
-                    map.insert(key, keys.len() as u32 - 1);
+                    e.insert(keys.len() as u32 - 1);
                     table.insert(key, keys.len() as u32 - 1);
                 }
             } else if let Some(idx) = map.remove(&key) {

@@ -90,17 +90,17 @@ fn contradictions(trigger: &Trigger) -> Vec<(String, String)> {
             ));
         }
     }
-    if let Some(least) = trigger.steps().iter().map(|s| s.above).min() {
-        if exit >= least {
-            found.push((
-                format!(
-                    "`{exit_name}` {} is not below the lowest step's `{threshold}` {}",
-                    show_fixed(exit),
-                    show_fixed(least)
-                ),
-                "a rule must leave below where it enters".to_owned(),
-            ));
-        }
+    if let Some(least) = trigger.steps().iter().map(|s| s.above).min()
+        && exit >= least
+    {
+        found.push((
+            format!(
+                "`{exit_name}` {} is not below the lowest step's `{threshold}` {}",
+                show_fixed(exit),
+                show_fixed(least)
+            ),
+            "a rule must leave below where it enters".to_owned(),
+        ));
     }
     found
 }

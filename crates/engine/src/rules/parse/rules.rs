@@ -74,10 +74,10 @@ pub(super) fn rules(
     // What a fast rule leaves by where its group has no live burst rule.
     let burst = first_burst(&rules).or(first_burst(&base.rules)).cloned();
     for rule in &mut rules {
-        if let (Trigger::Fast(fast), Some(burst)) = (&mut rule.trigger, &burst) {
-            if fast.exit_as_burst {
-                leave_as(fast, burst);
-            }
+        if let (Trigger::Fast(fast), Some(burst)) = (&mut rule.trigger, &burst)
+            && fast.exit_as_burst
+        {
+            leave_as(fast, burst);
         }
     }
     (rules, places)
