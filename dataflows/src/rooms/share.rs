@@ -344,7 +344,7 @@ impl Share {
     pub(super) fn warmth(&self) -> impl Iterator<Item = (hottest::Heat, Idx)> + '_ {
         self.windows.rooms().filter_map(|idx| {
             let level = self.state(idx).map_or(Level::NORMAL, State::level);
-            let count = self.windows.features(idx).count_10s;
+            let count = self.windows.count_10s(idx);
             (count > 0 || level > Level::NORMAL).then_some(((level, count), idx))
         })
     }

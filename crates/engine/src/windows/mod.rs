@@ -296,6 +296,12 @@ impl Windows {
         }
     }
 
+    /// Events of the room in the last 100 slots: one look at its line, where `features` may walk its chain.
+    #[must_use]
+    pub fn count_10s(&self, idx: Idx) -> u32 {
+        self.lines[idx.0].count_10s
+    }
+
     /// Sums of up to five seconds along the room's chain.
     fn short(&self, at: u32) -> Short {
         let mut short = Short::default();
