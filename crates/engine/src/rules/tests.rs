@@ -8,6 +8,42 @@ fn faults(text: &str) -> Vec<(usize, String, String)> {
     problems.into_iter().map(|p| (p.line, p.what, p.hint.unwrap_or_default())).collect()
 }
 
+/// The shipped rules' settings, in thousandths (§3).
+const SHIPPED_RULES: [(&str, &[(&str, i64)]); 5] = [
+    (
+        "burst",
+        &[
+            ("ratio_exit", 800),
+            ("count_exit_share", 800),
+            ("min_count_60s", 1_500_000),
+            ("z", 4_000),
+            ("dispersion", 1_600),
+            ("baseline_floor", 1_000),
+            ("enter_ticks", 1_000),
+            ("exit_ticks", 100_000),
+        ],
+    ),
+    (
+        "fast",
+        &[
+            ("ratio", 4_000),
+            ("min_count_1s", 800_000),
+            ("baseline_floor", 1_000),
+            ("ratio_exit", 800),
+            // 0.8 × 1500 / 60, as burst leaves.
+            ("rate_exit", 20_000),
+            ("enter_ticks", 1_000),
+            ("exit_ticks", 100_000),
+        ],
+    ),
+    (
+        "micro",
+        &[("ratio", 5_000), ("min_rate", 1_000_000), ("min_life", 10_000), ("exit_ticks", 50_000)],
+    ),
+    ("rate", &[("exit", 1_200_000), ("enter_ticks", 1_000), ("exit_ticks", 100_000)]),
+    ("surge", &[("c", 8_000), ("min_life", 300_000), ("exit_ticks", 100_000)]),
+];
+
 /// The figures of the specification (§3, §4), each of them.
 #[test]
 fn the_shipped_set_is_the_specification() {
@@ -27,48 +63,9 @@ fn the_shipped_set_is_the_specification() {
     for (table, key, value) in ladder {
         assert_eq!(set.ladder.get(table, key), Some(Fixed(value)), "{table}.{key}");
     }
-    let expected: [(&str, &[(&str, i64)]); 5] = [
-        (
-            "burst",
-            &[
-                ("ratio_exit", 800),
-                ("count_exit_share", 800),
-                ("min_count_60s", 1_500_000),
-                ("z", 4_000),
-                ("dispersion", 1_600),
-                ("baseline_floor", 1_000),
-                ("enter_ticks", 1_000),
-                ("exit_ticks", 100_000),
-            ],
-        ),
-        (
-            "fast",
-            &[
-                ("ratio", 4_000),
-                ("min_count_1s", 800_000),
-                ("baseline_floor", 1_000),
-                ("ratio_exit", 800),
-                // 0.8 × 1500 / 60, as burst leaves.
-                ("rate_exit", 20_000),
-                ("enter_ticks", 1_000),
-                ("exit_ticks", 100_000),
-            ],
-        ),
-        (
-            "micro",
-            &[
-                ("ratio", 5_000),
-                ("min_rate", 1_000_000),
-                ("min_life", 10_000),
-                ("exit_ticks", 50_000),
-            ],
-        ),
-        ("rate", &[("exit", 1_200_000), ("enter_ticks", 1_000), ("exit_ticks", 100_000)]),
-        ("surge", &[("c", 8_000), ("min_life", 300_000), ("exit_ticks", 100_000)]),
-    ];
     let default = set.configs().pop().expect("the default group");
-    assert_eq!(default.rules.len(), expected.len());
-    for (rule, (id, values)) in default.rules.iter().zip(expected) {
+    assert_eq!(default.rules.len(), SHIPPED_RULES.len());
+    for (rule, (id, values)) in default.rules.iter().zip(SHIPPED_RULES) {
         assert_eq!((rule.id.as_str(), rule.mode), (id, Mode::Enforce));
         for (key, milli) in values {
             assert_eq!(rule.trigger.get(key), Some(Fixed::milli(*milli)), "{id}.{key}");
@@ -125,7 +122,7 @@ trigger = { ratio = "four" }
         (20, "`four` is not a number", "1 to 1000"),
     ];
     assert_eq!(told.len(), expected.len(), "{told:#?}");
-    for ((line, what, hint), (at, says, near)) in told.iter().zip(expected) {
+    for ((line, what, hint), (at, says, near)) in told.iter().zip(SHIPPED_RULES) {
         assert_eq!(*line, at, "{what}");
         assert!(what.contains(says) && hint.contains(near), "{what}; {hint}");
     }
