@@ -122,7 +122,7 @@ trigger = { ratio = "four" }
         (20, "`four` is not a number", "1 to 1000"),
     ];
     assert_eq!(told.len(), expected.len(), "{told:#?}");
-    for ((line, what, hint), (at, says, near)) in told.iter().zip(SHIPPED_RULES) {
+    for ((line, what, hint), (at, says, near)) in told.iter().zip(expected) {
         assert_eq!(*line, at, "{what}");
         assert!(what.contains(says) && hint.contains(near), "{what}; {hint}");
     }
