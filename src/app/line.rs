@@ -151,6 +151,7 @@ impl Line {
         let snapshot = Arc::clone(&checkpoint.snapshot);
         let mut line = Self::new(settings, snapshot.rules().clone())?;
         line.canon = checkpoint.canon.clone();
+        line.absent = (0..32).filter(|p| snapshot.absent() >> p & 1 == 1).collect();
         let first = checkpoint.control.base.next();
         let host = Host::restore(line.settings.workers, snapshot, first, line.settings.graph)?;
         line.host = Some(host);
@@ -195,7 +196,8 @@ impl Line {
     }
 
     fn take(&mut self, record: &Record) -> anyhow::Result<()> {
-        let from = record.from;
+        // A restart meets records again that hold from before the slots it rebuilds.
+        let from = record.from.max(self.host()?.next());
         match &record.control {
             Control::Rules { text, .. } => {
                 self.rules = self.parse(text)?;
