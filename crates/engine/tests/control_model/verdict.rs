@@ -68,8 +68,15 @@ impl World {
             return self.bad("does not add up", detail);
         }
         self.tally.late += late;
+        // Steps that have been in the log for two seconds are taken.
+        let old = self.written_at.partition_point(|at| *at <= self.now - 2_000);
+        let steps = self.control[..old].iter().filter_map(|entry| match entry {
+            Entry::Step(step) if step.epoch == leader.epoch() => Some(step.slot),
+            _ => None,
+        });
+        let taken = steps.max();
         let behind = (0..3).find(|j| match &self.processes[*j].role {
-            Role::Follower(f) => closed.0 > f.last_closed().map_or(0, |s| s.0) + 20,
+            Role::Follower(f) => f.last_closed() < taken,
             _ => false,
         });
         if self.calm_kind < 6

@@ -87,6 +87,8 @@ pub(crate) struct World {
     pub(crate) partitions: usize,
     pub(crate) first_partitions: usize,
     pub(crate) control: Vec<Entry>,
+    /// When each entry came into the log.
+    pub(crate) written_at: Vec<i64>,
     net: Vec<Message>,
     pub(crate) processes: Vec<Process>,
     pub(crate) holder: Option<usize>,
@@ -152,6 +154,7 @@ impl World {
             partitions: 2,
             first_partitions: 2,
             control: Vec::new(),
+            written_at: Vec::new(),
             net: Vec::new(),
             processes,
             holder: None,
@@ -218,6 +221,7 @@ impl World {
                 self.control.push(message.entry.clone());
             }
             self.control.push(message.entry);
+            self.written_at.resize(self.control.len(), now);
         }
     }
 
