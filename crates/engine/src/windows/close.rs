@@ -1,297 +1,426 @@
-//! The close of a slot: what leaves, what comes, who is due, who cools down.
+//! Closing a slot: what leaves a window is read from the log, what is new is added, and who must be evaluated is told.
 
-use super::line::{GONE, HOT, NONE, PINNED, QUEUED, WARM};
-use super::log::Counts;
-use super::{FORGET, Idx, Windows, blocks, expired, hole_is_open};
+use super::blocks::BLOCK;
+use super::line::{HOT, Line, NONE, PINNED, QUEUED, WARM};
+use super::log::{BAD, KEPT};
+use super::rows::{add, seconds_of_5, sub};
+use super::sleep::FORGET;
+use super::{Idx, Windows, hole};
 use crate::precount::Record;
-use barrage_protocol::ids::CLASSES;
+use barrage_protocol::ids::{CLASSES, RoomKey, Slot};
 
-/// How far ahead a room's line is asked for.
+/// How many entries ahead a room's line is asked for.
 const AHEAD: usize = 16;
-/// Rooms that have cooled down lose their rows at every so many slots.
-const DEMOTE_EVERY: u32 = 100;
-/// The sweep for silent rooms comes round in so many slots.
-const SWEEP_SLOTS: usize = 600;
+/// Records looked up before they are applied, so that their lines arrive meanwhile.
+const BATCH: usize = 64;
+/// Slots of life before a surge may enter (semantics §3: older than 30 s).
+const SURGE_LIFE: u32 = 300;
+/// Of the last five seconds so many must hold an event.
+const SURGE_SECONDS: u8 = 3;
+
+/// What a room's place in the due list depends on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// A hot room has more events in 60 s.
+    pub(super) count_60s: u32,
+    /// A slot with more events is evaluated.
+    pub(super) count_100ms: u32,
+    /// Least `c` of a surge rule.
+    pub(super) surge_c: Option<u32>,
+    /// A warm room has at least so many events in 10 s: no window of 3 or 5 s can be enough with fewer.
+    pub(super) warm_10s: u32,
+}
+
+/// Sums of the slot being closed.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub(super) classes: [u32; CLASSES],
+    pub(super) by_group: Vec<[u32; CLASSES]>,
+}
 
 impl Windows {
-    pub(super) fn close_slot(&mut self, records: &[Record]) {
-        self.t += 1;
-        let t = self.t;
-        self.free.extend(self.forgotten.drain(..).map(|idx| idx.0));
-        self.born.clear();
-        self.busy.clear();
-        self.count = 0;
-        self.classes = [0; CLASSES];
-        self.by_group.clear();
-        self.warm.pass();
-        self.leave_long(t);
-        self.leave_short(t);
-        let leaving = self.log.before(t, 700).entries.len();
-        self.log.len -= leaving;
-        self.log.at_mut(t).clear(records.len());
-        self.sweep(t);
-        self.take(t, records);
-        let closed = self.log.at_mut(t);
-        closed.seal();
-        let entries = closed.entries.len();
-        self.log.len += entries;
-        self.tell_hot(t);
-        let mut rising = std::mem::take(&mut self.rising);
-        for at in rising.drain(..) {
-            self.lines[at].put(QUEUED, false);
-            self.raise(at);
-        }
-        self.rising = rising;
-        if (t + 1).is_multiple_of(blocks::BLOCK) {
-            for row in 0..self.warm.len() {
-                self.judge(row);
-            }
-        }
-    }
-
-    /// What leaves 10 s, 60 s, and what enters and leaves the baseline.
-    fn leave_long(&mut self, t: u32) {
-        let Self { log, lines, hot, rooms_60s, .. } = self;
-        let closed = log.before(t, 700);
-        for (i, entry) in closed.entries.iter().enumerate() {
-            if let Some(ahead) = closed.entries.get(i + AHEAD) {
-                lines.prefetch(ahead.idx);
-            }
-            let n = closed.total(entry);
-            let line = &mut lines[entry.idx];
-            line.base_sum = line.base_sum.wrapping_sub(n);
-            line.base_sumsq = line.base_sumsq.wrapping_sub(u64::from(n) * u64::from(n));
-        }
-        let closed = log.before(t, 600);
-        for (i, entry) in closed.entries.iter().enumerate() {
-            if let Some(ahead) = closed.entries.get(i + AHEAD) {
-                lines.prefetch(ahead.idx);
-            }
-            let line = &mut lines[entry.idx];
-            line.count_60s = line.count_60s.wrapping_sub(closed.total(entry));
-            *rooms_60s -= u64::from(line.count_60s == 0);
-            if line.is(HOT)
-                && let Some(row) = hot.row(entry.idx)
-            {
-                hot.detail[row].leave(2, &closed.all(i as u32));
-            }
-        }
-        let closed = log.before(t, 100);
-        for (i, entry) in closed.entries.iter().enumerate() {
-            if let Some(ahead) = closed.entries.get(i + AHEAD) {
-                lines.prefetch(ahead.idx);
-            }
-            let n = closed.total(entry);
-            let line = &mut lines[entry.idx];
-            line.count_10s = line.count_10s.wrapping_sub(n);
-            line.base_sum = line.base_sum.wrapping_add(n);
-            line.base_sumsq = line.base_sumsq.wrapping_add(u64::from(n) * u64::from(n));
-            if line.is(HOT)
-                && let Some(row) = hot.row(entry.idx)
-            {
-                hot.detail[row].leave(1, &closed.all(i as u32));
-            }
-        }
-    }
-
-    /// What leaves 1, 3 and 5 s, of warm rooms.
-    fn leave_short(&mut self, t: u32) {
-        let Self { log, warm, hot, .. } = self;
-        for (i, entry) in log.before(t, 10).entries.iter().enumerate() {
-            let closed = log.before(t, 10);
-            if let Some(row) = warm.row(entry.idx) {
-                warm.n1[row] = warm.n1[row].wrapping_sub(closed.total(entry));
-            }
-            if let Some(row) = hot.row(entry.idx) {
-                hot.detail[row].leave(0, &closed.all(i as u32));
-            }
-        }
-        let closed = log.before(t, 30);
-        for entry in &closed.entries {
-            if let Some(row) = warm.row(entry.idx) {
-                warm.n3[row] = warm.n3[row].wrapping_sub(closed.total(entry));
-            }
-        }
-        let closed = log.before(t, 50);
-        for entry in &closed.entries {
-            if let Some(row) = warm.row(entry.idx) {
-                warm.n5[row] = warm.n5[row].wrapping_sub(closed.total(entry));
-            }
-        }
-    }
-
-    /// Forgets silent rooms: hot ones at once, so that nothing is decided about them any more, the others as the sweep
-    /// comes round.
-    fn sweep(&mut self, t: u32) {
-        for row in (0..self.hot.len()).rev() {
-            let at = self.hot.idx[row];
-            if expired(&self.lines[at], t) {
-                self.forget(at);
-            }
-        }
-        let len = self.lines.len();
-        for _ in 0..(len / SWEEP_SLOTS + 1).min(len) {
-            self.sweep = if self.sweep as usize + 1 < len { self.sweep + 1 } else { 0 };
-            let line = &self.lines[self.sweep];
-            if !line.is(GONE) && expired(line, t) {
-                self.forget(self.sweep);
-            }
-        }
-        debug_assert!(FORGET > 700, "a room that is forgotten has no entries in the log");
-    }
-
-    /// Takes the slot's counts in.
-    fn take(&mut self, t: u32, records: &[Record]) {
-        for (i, record) in records.iter().enumerate() {
-            if let Some(ahead) = records.get(i + AHEAD) {
-                self.table.prefetch(ahead.room);
-            }
-            if let Some(ahead) = records.get(i + AHEAD / 2)
-                && let Some(at) = self.place(ahead.room)
-            {
-                self.lines.prefetch(at);
-            }
-            let counts = Counts {
-                classes: record.classes.map(u32::from),
-                bad: record.outcomes.map(u32::from),
-            };
-            let n = counts.total();
-            if n > 0 {
-                let at = self.owner(record, t);
-                self.add(at, t, record.partitions, &counts, n);
-            }
-        }
-    }
-
-    /// The place of a record's room, born if need be.
-    fn owner(&mut self, record: &Record, t: u32) -> u32 {
-        if let Some(at) = self.place(record.room) {
-            if !expired(&self.lines[at], t) {
-                return at;
-            }
-            self.forget(at);
-        }
-        let at = self.bear(record.room, t);
-        self.born.push(Idx(at));
-        at
-    }
-
-    fn add(&mut self, at: u32, t: u32, partitions: u32, counts: &Counts, n: u32) {
-        let line = &mut self.lines[at];
-        line.partitions |= partitions;
-        let closed = self.log.at_mut(t);
-        let total = if line.last == t && line.head != NONE {
-            closed.merge(line.head, counts).total()
-        } else {
-            let silence = t - line.last;
-            if silence > 50 && hole_is_open(line, t - 1) {
-                line.kept_until = t + 700;
-            }
-            if t >= line.kept_until {
-                line.set_at_last(line.sliding(t));
-            }
-            if t / blocks::BLOCK != line.last / blocks::BLOCK {
-                self.cold[at].blocks.roll(&mut line.in_block, t / blocks::BLOCK);
-            }
-            let has = line.head != NONE && silence < 700;
-            let (back, before) = if has { (silence, line.head) } else { (0, 0) };
-            line.head = closed.push(at, back, before, counts);
-            line.last = t;
-            n
-        };
-        line.in_block = line.in_block.wrapping_add(n);
-        self.rooms_60s += u64::from(line.count_60s == 0);
-        line.count_10s = line.count_10s.wrapping_add(n);
-        line.count_60s = line.count_60s.wrapping_add(n);
-        let warm = line.is(WARM);
-        let least = self.floors.surge_c.map_or(u32::MAX, |c| c.saturating_add(1));
-        let rises = (line.count_60s > self.floors.count_60s && !line.is(HOT))
-            || (line.count_10s >= least && !warm);
-        if rises && !line.is(QUEUED) {
-            line.put(QUEUED, true);
-            self.rising.push(at);
-        }
-        let group = line.group;
-        if warm && let Some(row) = self.warm.row(at) {
-            self.warm.n1[row] = self.warm.n1[row].wrapping_add(n);
-            self.warm.n3[row] = self.warm.n3[row].wrapping_add(n);
-            self.warm.n5[row] = self.warm.n5[row].wrapping_add(n);
-            self.warm.seen[row] |= 1;
-        }
-        if total > self.floors.count_100ms {
-            self.busy.push(at);
-        }
-        self.count += u64::from(n);
-        for (sum, c) in self.classes.iter_mut().zip(counts.classes) {
-            *sum = sum.wrapping_add(c);
-        }
-        self.tally(group, &counts.classes, u32::wrapping_add);
-    }
-
-    /// Adds the slot just taken in to the rows per class and outcome; from the log, where each room stands once.
-    fn tell_hot(&mut self, t: u32) {
-        let closed = self.log.before(t, 0);
-        for row in 0..self.hot.len() {
-            let line = &self.lines[self.hot.idx[row]];
-            if line.last == t && line.head != NONE {
-                self.hot.detail[row].add(0, &closed.all(line.head));
-            }
-        }
-    }
-
-    pub(super) fn fill_due(&mut self, due: &mut Vec<Idx>) {
+    /// Closes slot `next()` with its counts and fills `due` with the rooms that must be evaluated at it, in no order
+    /// and each once. Everything that could enter is among them; whether it does is for the rules to say.
+    pub fn close(&mut self, records: &[Record], due: &mut Vec<Idx>) {
         due.clear();
-        for &at in &self.hot.idx {
-            let line = &mut self.lines[at];
-            if line.count_60s > self.floors.count_60s || line.is(PINNED) {
-                line.put(QUEUED, true);
-                due.push(Idx(at));
+        let t = self.rel(self.next);
+        self.next = Slot(self.next.0.saturating_add(1));
+        self.begin(t);
+        self.leave_baseline(t);
+        self.leave_10s(t);
+        self.leave_60s(t);
+        self.leave_short(t);
+        self.take(records, t);
+        self.forget_silent(t);
+        self.give_rows(t);
+        if (t + 1).is_multiple_of(BLOCK) {
+            self.end_block(t);
+        }
+        self.tell(t, due);
+    }
+
+    fn begin(&mut self, t: u32) {
+        self.born.clear();
+        self.free.append(&mut self.forgotten);
+        self.free.append(&mut self.dropped);
+        self.names.turn(t);
+        self.tally.classes = [0; CLASSES];
+        for group in &mut self.tally.by_group {
+            *group = [0; CLASSES];
+        }
+        for room in std::mem::take(&mut self.released) {
+            let line = &self.lines[room];
+            if t.saturating_sub(1).saturating_sub(line.last) >= FORGET {
+                self.forget(room);
             }
         }
-        let warm = &self.warm;
-        let columns = warm.n3.iter().zip(&warm.least3).zip(warm.n5.iter().zip(&warm.least5));
-        for (row, ((n3, least3), (n5, least5))) in columns.enumerate() {
-            if n3 >= least3 || n5 >= least5 {
-                let line = &mut self.lines[warm.idx[row]];
-                if !line.is(QUEUED) {
-                    line.put(QUEUED, true);
-                    due.push(Idx(warm.idx[row]));
+    }
+
+    /// Slot T − 700 leaves the baseline; rooms silent since then lose their windows and go to sleep.
+    fn leave_baseline(&mut self, t: u32) {
+        let slot = self.log.before(t, KEPT);
+        for (i, entry) in slot.entries.iter().enumerate() {
+            if let Some(soon) = slot.entries.get(i + AHEAD) {
+                self.lines.prefetch(soon.idx);
+            }
+            let count = slot.total(entry);
+            let line = &mut self.lines[entry.idx];
+            line.base_sum = line.base_sum.wrapping_sub(count);
+            line.base_sumsq = line.base_sumsq.wrapping_sub(square(count));
+            if t - line.last == KEPT {
+                if line.is(super::line::GONE) {
+                    self.dropped.push(entry.idx);
+                } else {
+                    self.sleep.put(entry.idx, line.last + FORGET);
                 }
             }
         }
-        for &at in &self.busy {
-            let line = &mut self.lines[at];
-            if !line.is(QUEUED) {
-                line.put(QUEUED, true);
-                due.push(Idx(at));
+        self.log.len -= slot.entries.len();
+    }
+
+    /// Slot T − 100 goes from the tested ten seconds into the baseline.
+    fn leave_10s(&mut self, t: u32) {
+        let slot = self.log.before(t, 100);
+        for (i, entry) in slot.entries.iter().enumerate() {
+            if let Some(soon) = slot.entries.get(i + AHEAD) {
+                self.lines.prefetch(soon.idx);
+            }
+            let count = slot.total(entry);
+            let line = &mut self.lines[entry.idx];
+            line.count_10s = line.count_10s.wrapping_sub(count);
+            line.base_sum = line.base_sum.wrapping_add(count);
+            line.base_sumsq = line.base_sumsq.wrapping_add(square(count));
+            if line.is(HOT) {
+                let hot = &mut self.rows.hot[self.rows.of[entry.idx as usize].hot as usize];
+                sub(&mut hot.classes[1], &slot.classes(entry));
             }
         }
-        for idx in due.iter() {
-            self.lines[idx.0].put(QUEUED, false);
+        self.leave_bad(t, 100, 1);
+    }
+
+    /// Slot T − 600 leaves the minute.
+    fn leave_60s(&mut self, t: u32) {
+        let slot = self.log.before(t, 600);
+        for (i, entry) in slot.entries.iter().enumerate() {
+            if let Some(soon) = slot.entries.get(i + AHEAD) {
+                self.lines.prefetch(soon.idx);
+            }
+            let count = slot.total(entry);
+            let line = &mut self.lines[entry.idx];
+            line.count_60s = line.count_60s.wrapping_sub(count);
+            // A room given up by a restore is not counted any more.
+            if line.count_60s == 0 && count > 0 && !line.is(super::line::GONE) {
+                self.rooms_60s -= 1;
+            }
+            if line.is(HOT) {
+                let hot = &mut self.rows.hot[self.rows.of[entry.idx as usize].hot as usize];
+                hot.count_60s = hot.count_60s.wrapping_sub(count);
+                sub(&mut hot.classes[2], &slot.classes(entry));
+            }
+        }
+        self.leave_bad(t, 600, 2);
+    }
+
+    /// Slots T − 10, T − 30 and T − 50 leave the windows that only some rooms have.
+    fn leave_short(&mut self, t: u32) {
+        let rows = &mut self.rows;
+        let slot = self.log.before(t, 10);
+        for entry in &slot.entries {
+            let Some(hot) = rows.hot.get_mut(rows.of[entry.idx as usize].hot as usize) else {
+                continue;
+            };
+            let count = slot.total(entry);
+            hot.count_1s = hot.count_1s.wrapping_sub(count);
+            (hot.left, hot.left_at) = (count, t);
+            sub(&mut hot.classes[0], &slot.classes(entry));
+        }
+        let slot = self.log.before(t, 30);
+        for entry in &slot.entries {
+            if let Some(warm) = rows.warm.get_mut(rows.of[entry.idx as usize].warm as usize) {
+                warm.count_3s = warm.count_3s.wrapping_sub(slot.total(entry));
+            }
+        }
+        let slot = self.log.before(t, 50);
+        for entry in &slot.entries {
+            if let Some(warm) = rows.warm.get_mut(rows.of[entry.idx as usize].warm as usize) {
+                warm.count_5s = warm.count_5s.wrapping_sub(slot.total(entry));
+            }
+        }
+        self.leave_bad(t, 10, 0);
+    }
+
+    fn leave_bad(&mut self, t: u32, back: u32, window: usize) {
+        let rows = &mut self.rows;
+        for (room, bad) in self.log.before(t, back).bad_lines() {
+            if let Some(hot) = rows.hot.get_mut(rows.of[room as usize].hot as usize) {
+                sub(&mut hot.bad[window], &bad);
+            }
         }
     }
 
-    /// Takes the rows of rooms that have cooled down.
-    pub(super) fn demote(&mut self) {
-        if !self.t.is_multiple_of(DEMOTE_EVERY) {
-            return;
-        }
-        for row in (0..self.hot.len()).rev() {
-            let at = self.hot.idx[row];
-            let line = &mut self.lines[at];
-            if line.count_60s <= self.floors.count_60s && !line.is(PINNED) {
-                line.put(HOT, false);
-                self.hot.remove(row);
+    /// The slot's own counts.
+    fn take(&mut self, records: &[Record], t: u32) {
+        self.spikes.clear();
+        self.log.at_mut(t).clear(records.len());
+        let mut rooms = [0; BATCH];
+        for (i, batch) in records.chunks(BATCH).enumerate() {
+            for soon in records.iter().skip((i + 1) * BATCH).take(BATCH) {
+                self.table.prefetch(soon.room);
+            }
+            for (room, record) in rooms.iter_mut().zip(batch) {
+                *room = match self.table.find(record.room, |_| true) {
+                    Some(found) => found,
+                    // A record without events bears nobody.
+                    None if empty(record) => NONE,
+                    None => self.bear(record.room, t),
+                };
+                self.lines.prefetch(*room);
+            }
+            for (room, record) in rooms.iter().zip(batch).filter(|(room, _)| **room != NONE) {
+                let same = self.lines[*room].key_tail == record.room.1 as u32;
+                let room = if same { *room } else { self.find_or_bear(record.room, t) };
+                self.add(room, record, t);
             }
         }
-        let least = self.floors.surge_c.map_or(u32::MAX, |c| c.saturating_add(1));
-        for row in (0..self.warm.len()).rev() {
-            let at = self.warm.idx[row];
-            let line = &mut self.lines[at];
-            if line.count_10s < least && !line.is(HOT) {
-                line.put(WARM, false);
-                self.warm.remove(row);
+        let slot = self.log.at_mut(t);
+        slot.seal();
+        let entries = slot.entries.len();
+        self.log.len += entries;
+    }
+
+    /// Keys that agree in 96 bits and differ in the rest.
+    #[cold]
+    fn find_or_bear(&mut self, key: RoomKey, t: u32) -> u32 {
+        match self.place_of(key) {
+            Some(found) => found,
+            None => self.bear(key, t),
+        }
+    }
+
+    #[inline]
+    fn add(&mut self, room: u32, record: &Record, t: u32) {
+        let count = record.classes.iter().map(|c| u32::from(*c)).sum::<u32>();
+        if count == 0 && empty(record) {
+            return;
+        }
+        let line = &mut self.lines[room];
+        let slot = self.log.at_mut(t);
+        let more = line.last == t && line.head != NONE;
+        let gap = t - line.last;
+        let before = if more {
+            let before = slot.total(&slot.entries[line.head as usize]);
+            slot.merge(line.head, record);
+            before
+        } else {
+            hole::event(line, t);
+            if line.last / BLOCK != t / BLOCK {
+                self.colds[room].blocks.roll(&mut line.in_block, t / BLOCK);
+            }
+            let chained = line.head != NONE && gap < KEPT;
+            line.head = slot.push(room, if chained { gap } else { 0 }, line.head, record);
+            line.last = t;
+            0
+        };
+        line.in_block = line.in_block.wrapping_add(count);
+        line.count_10s = line.count_10s.wrapping_add(count);
+        if line.count_60s == 0 && count > 0 {
+            self.rooms_60s += 1;
+        }
+        line.count_60s = line.count_60s.wrapping_add(count);
+        line.partitions |= record.partitions;
+        let classes = record.classes.map(u32::from);
+        let group = usize::from(line.group);
+        add(&mut self.tally.classes, &classes);
+        if let Some(sums) = self.tally.by_group.get_mut(group) {
+            add(sums, &classes);
+        }
+        let limits = self.limits;
+        let floor = limits.count_100ms;
+        if before <= floor && before.wrapping_add(count) > floor {
+            self.spikes.push(room);
+        }
+        if line.is(WARM | HOT) {
+            self.add_to_rows(room, count, record, gap, more);
+        }
+        let line = &mut self.lines[room];
+        let warm = line.count_10s >= limits.warm_10s && !line.is(WARM);
+        let hot = line.count_60s > limits.count_60s && !line.is(HOT);
+        if (warm || hot) && !line.is(QUEUED) {
+            line.put(QUEUED, true);
+            self.queued.push(room);
+        }
+    }
+
+    #[inline]
+    fn add_to_rows(&mut self, room: u32, count: u32, record: &Record, gap: u32, more: bool) {
+        let place = self.rows.of[room as usize];
+        if let Some(warm) = self.rows.warm.get_mut(place.warm as usize) {
+            warm.count_3s = warm.count_3s.wrapping_add(count);
+            warm.count_5s = warm.count_5s.wrapping_add(count);
+            let recent = &mut self.rows.warmth[place.warm as usize].recent;
+            if !more {
+                *recent = if gap < 64 { *recent << gap } else { 0 } | 1;
+            }
+        }
+        if let Some(hot) = self.rows.hot.get_mut(place.hot as usize) {
+            hot.count_60s = hot.count_60s.wrapping_add(count);
+            hot.count_1s = hot.count_1s.wrapping_add(count);
+            let (classes, bad) = (record.classes.map(u32::from), record.outcomes.map(u32::from));
+            for window in 0..3 {
+                add(&mut hot.classes[window], &classes);
+                add(&mut hot.bad[window], &bad);
             }
         }
     }
+
+    /// Rooms that have become warm or hot get their rows, from their entries.
+    fn give_rows(&mut self, t: u32) {
+        if std::mem::take(&mut self.rescan) {
+            self.queue_all();
+        }
+        for room in std::mem::take(&mut self.queued) {
+            let line = &mut self.lines[room];
+            line.put(QUEUED, false);
+            if line.is(super::line::GONE) {
+                continue;
+            }
+            let pinned = line.is(PINNED);
+            let heat = pinned || line.count_60s > self.limits.count_60s;
+            if heat && !line.is(HOT) {
+                line.put(HOT, true);
+                self.rows.heat_up(room, pinned, line, &self.log, t);
+            }
+            if (heat || line.count_10s >= self.limits.warm_10s) && !line.is(WARM) {
+                line.put(WARM, true);
+                self.rows.warm_up(room, line, &self.log, t);
+                self.set_enough(room, t);
+            }
+        }
+    }
+
+    /// Other limits hold: every room that they make warm or hot is found, and every threshold is made anew.
+    fn queue_all(&mut self) {
+        for room in 0..self.lines.len() as u32 {
+            let line = &mut self.lines[room];
+            let heat = line.is(PINNED) || line.count_60s > self.limits.count_60s;
+            let wants = heat || line.count_10s >= self.limits.warm_10s;
+            if wants && !line.is(QUEUED | super::line::GONE) {
+                line.put(QUEUED, true);
+                self.queued.push(room);
+            }
+        }
+        let t = self.rel(self.next) - 1;
+        for at in 0..self.rows.warmth.len() {
+            self.set_enough(self.rows.warmth[at].room, t);
+        }
+    }
+
+    /// The end of a 10 s block: rows that nobody needs any more are taken back, the block joins the background.
+    fn end_block(&mut self, t: u32) {
+        for at in (0..self.rows.hot.len()).rev() {
+            let hot = &self.rows.hot[at];
+            if hot.count_60s <= self.limits.count_60s && !hot.pinned {
+                let room = hot.room;
+                self.lines[room].put(HOT, false);
+                self.rows.calm_down(room);
+            }
+        }
+        for at in (0..self.rows.warmth.len()).rev() {
+            if let Some(soon) = at.checked_sub(AHEAD) {
+                let soon = self.rows.warmth[soon].room;
+                self.lines.prefetch(soon);
+                self.colds.prefetch(soon);
+            }
+            let room = self.rows.warmth[at].room;
+            let line = &mut self.lines[room];
+            if line.count_10s < self.limits.warm_10s && !line.is(HOT) {
+                line.put(WARM, false);
+                self.rows.cool_down(room);
+            } else {
+                self.set_enough(room, t);
+            }
+        }
+    }
+
+    /// Counts in 3 and 5 s at which a surge of this room could enter after slot `t`: 2.2 × its background, plus c.
+    pub(super) fn set_enough(&mut self, room: u32, t: u32) {
+        let place = self.rows.of[room as usize].warm;
+        let Some(warm) = self.rows.warm.get_mut(place as usize) else { return };
+        let cold = &mut self.colds[room];
+        cold.blocks.roll(&mut self.lines[room].in_block, (t + 1) / BLOCK);
+        let (l, c) = (cold.blocks.background().max(1_000), self.limits.surge_c);
+        let fits = |n: u64| u32::try_from(n).unwrap_or(NONE);
+        // 50000 · n3 ≥ 33 · L + 50000 · c, and 10000 · n5 ≥ 11 · L + 10000 · c.
+        let enough = c.map(u64::from).map(|c| {
+            (
+                fits((33 * l + 50_000 * c).div_ceil(50_000)),
+                fits((11 * l + 10_000 * c).div_ceil(10_000)),
+            )
+        });
+        (warm.enough_3s, warm.enough_5s) = enough.unwrap_or((NONE, NONE));
+    }
+
+    /// Who must be evaluated: hot rooms, slots with many events, and rooms in which a surge could enter.
+    fn tell(&mut self, t: u32, due: &mut Vec<Idx>) {
+        let floor = self.limits.count_60s;
+        let hot = self.rows.hot.iter().filter(|h| h.pinned || h.count_60s > floor);
+        due.extend(hot.map(|h| Idx(h.room)));
+        let unlisted = |room: u32| {
+            let hot = self.rows.hot.get(self.rows.of[room as usize].hot as usize);
+            !hot.is_some_and(|h| h.pinned || h.count_60s > floor)
+        };
+        due.extend(self.spikes.iter().copied().filter(|room| unlisted(*room)).map(Idx));
+        for (at, warm) in self.rows.warm.iter().enumerate() {
+            if warm.count_3s < warm.enough_3s && warm.count_5s < warm.enough_5s {
+                continue;
+            }
+            let warmth = self.rows.warmth[at];
+            let line = &self.lines[warmth.room];
+            if t - line.first >= SURGE_LIFE
+                && seconds_of_5(warmth.recent, t - line.last) >= SURGE_SECONDS
+                && unlisted(warmth.room)
+                && self.count_now(line, t) <= self.limits.count_100ms
+            {
+                due.push(Idx(warmth.room));
+            }
+        }
+    }
+
+    /// c(T).
+    pub(super) fn count_now(&self, line: &Line, t: u32) -> u32 {
+        if line.last != t || line.head == NONE {
+            return 0;
+        }
+        let slot = self.log.before(t, 0);
+        slot.total(&slot.entries[line.head as usize])
+    }
+}
+
+/// A record of outcomes alone is not empty: counts above 65,535 are split over several records.
+fn empty(record: &Record) -> bool {
+    record.classes == [0; CLASSES] && record.outcomes == [0; BAD]
+}
+
+fn square(count: u32) -> u64 {
+    u64::from(count) * u64::from(count)
 }

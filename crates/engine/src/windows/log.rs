@@ -2,6 +2,7 @@
 //! every window is a sum over it, and what leaves a window is found by reading the slot that leaves.
 
 use crate::features::W70;
+use crate::precount::Record;
 use barrage_protocol::ids::{CLASSES, OUTCOMES};
 
 use super::line::{Line, NONE};
@@ -13,7 +14,7 @@ pub(super) const BAD: usize = OUTCOMES - 1;
 
 /// The counts stand in the side table `big`; `classes` holds the place.
 const BIG: u16 = 1 << 15;
-/// There is a line for it in the side table `bad`.
+/// There are lines for it in the side table `bad`.
 const MARKED: u16 = 1 << 14;
 /// How many slots before this one the room's previous entry lies; 0: there is none within 700.
 const BACK: u16 = (1 << 10) - 1;
@@ -29,35 +30,6 @@ pub(super) struct Entry {
     classes: [u8; CLASSES],
 }
 
-/// Counts of a room in a slot.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
-    pub(super) classes: [u32; CLASSES],
-    pub(super) bad: [u32; BAD],
-}
-
-impl Counts {
-    pub(super) fn total(&self) -> u32 {
-        self.classes.iter().fold(0, |sum, c| sum.wrapping_add(*c))
-    }
-
-    fn small(&self) -> bool {
-        self.classes.iter().chain(&self.bad).all(|c| *c <= u32::from(u8::MAX))
-    }
-}
-
-/// One closed slot.
-#[derive(Debug, Default)]
-pub(super) struct Closed {
-    pub(super) entries: Vec<Entry>,
-    /// Outcomes other than ok, by place of the entry.
-    bad: Vec<(u32, [u8; BAD])>,
-    /// Entries with a count that does not fit into a byte.
-    big: Vec<Counts>,
-    /// Whether `bad` is ordered by place.
-    unsorted: bool,
-}
-
 impl Entry {
     #[inline(always)]
     fn big(&self) -> Option<usize> {
@@ -66,84 +38,78 @@ impl Entry {
     }
 }
 
+/// One closed slot.
+#[derive(Debug, Default)]
+pub(super) struct Closed {
+    pub(super) entries: Vec<Entry>,
+    /// Outcomes other than ok, by place of the entry; an entry may have several lines.
+    bad: Vec<(u32, [u16; BAD])>,
+    /// Counts of entries of which one does not fit into a byte.
+    big: Vec<[u32; CLASSES]>,
+    /// Whether a line of `bad` came after one of a later place.
+    unsorted: bool,
+}
+
 impl Closed {
     /// Empties the slot for `expected` new entries; memory much larger than needed is given back.
     pub(super) fn clear(&mut self, expected: usize) {
-        let cap = self.entries.capacity();
-        if cap < expected || (cap > 256 && cap > expected * 4) {
-            self.entries = Vec::with_capacity(expected);
-        } else {
-            self.entries.clear();
-        }
-        self.bad.clear();
-        self.big.clear();
+        fit(&mut self.entries, expected);
+        let (bad, big) = (self.bad.len(), self.big.len());
+        fit(&mut self.bad, bad.min(expected));
+        fit(&mut self.big, big.min(expected));
         self.unsorted = false;
-        if self.bad.capacity() > 64 + expected {
-            self.bad.shrink_to(expected);
-        }
-        if self.big.capacity() > 64 + expected {
-            self.big.shrink_to(expected);
-        }
     }
 
     /// Adds a room's counts; `back` is how many slots ago its previous entry lies (0: none), `before` its place.
     #[inline(always)]
-    pub(super) fn push(&mut self, idx: u32, back: u32, before: u32, counts: &Counts) -> u32 {
+    pub(super) fn push(&mut self, idx: u32, back: u32, before: u32, record: &Record) -> u32 {
         let at = self.entries.len() as u32;
         let mut entry = Entry { idx, before, bits: back as u16 & BACK, classes: [0; CLASSES] };
-        self.encode(at, &mut entry, counts);
+        self.encode(&mut entry, record.classes.map(u32::from));
+        self.mark(at, &mut entry, record);
         self.entries.push(entry);
         at
     }
 
+    /// Adds counts to an entry of the slot that is being closed.
+    pub(super) fn merge(&mut self, at: u32, record: &Record) {
+        let mut entry = self.entries[at as usize];
+        let mut sum = self.classes(&entry);
+        for (sum, n) in sum.iter_mut().zip(record.classes) {
+            *sum = sum.wrapping_add(u32::from(n));
+        }
+        self.encode(&mut entry, sum);
+        self.mark(at, &mut entry, record);
+        self.entries[at as usize] = entry;
+    }
+
     #[inline(always)]
-    fn encode(&mut self, at: u32, entry: &mut Entry, counts: &Counts) {
-        if !counts.small() {
+    fn encode(&mut self, entry: &mut Entry, classes: [u32; CLASSES]) {
+        if let Some(place) = entry.big() {
+            self.big[place] = classes;
+        } else if classes.iter().all(|c| *c <= u32::from(u8::MAX)) {
+            entry.classes = classes.map(|c| c as u8);
+        } else {
             entry.bits |= BIG;
             let [a, b, c, d] = (self.big.len() as u32).to_le_bytes();
             entry.classes = [a, b, c, d, 0, 0];
-            self.big.push(*counts);
-            return;
-        }
-        entry.classes = counts.classes.map(|c| c as u8);
-        if counts.bad != [0; BAD] {
-            entry.bits |= MARKED;
-            self.unsorted |= self.bad.last().is_some_and(|(last, _)| *last > at);
-            self.bad.push((at, counts.bad.map(|c| c as u8)));
+            self.big.push(classes);
         }
     }
 
-    /// Adds counts to an entry of the slot that is being closed, and returns the sum.
-    pub(super) fn merge(&mut self, at: u32, more: &Counts) -> Counts {
-        let mut counts = self.counts(at, self.bad_by_scan(at));
-        for (sum, n) in counts.classes.iter_mut().zip(more.classes) {
-            *sum = sum.wrapping_add(n);
+    #[inline(always)]
+    fn mark(&mut self, at: u32, entry: &mut Entry, record: &Record) {
+        if record.outcomes != [0; BAD] {
+            entry.bits |= MARKED;
+            self.unsorted |= self.bad.last().is_some_and(|(last, _)| *last > at);
+            self.bad.push((at, record.outcomes));
         }
-        for (sum, n) in counts.bad.iter_mut().zip(more.bad) {
-            *sum = sum.wrapping_add(n);
-        }
-        let mut entry = self.entries[at as usize];
-        if let Some(place) = entry.big() {
-            self.big[place] = counts;
-            return counts;
-        }
-        if entry.bits & MARKED != 0 {
-            let at_bad = self.bad.iter().rposition(|(of, _)| *of == at);
-            if let Some(at_bad) = at_bad {
-                self.unsorted |= at_bad + 1 != self.bad.len();
-                self.bad.swap_remove(at_bad);
-            }
-            entry.bits &= !MARKED;
-        }
-        self.encode(at, &mut entry, &counts);
-        self.entries[at as usize] = entry;
-        counts
     }
 
     /// Ends the slot: from here on the side table is searched.
     pub(super) fn seal(&mut self) {
         if self.unsorted {
-            self.bad.sort_unstable_by_key(|(at, _)| *at);
+            self.bad.sort_by_key(|(at, _)| *at);
             self.unsorted = false;
         }
     }
@@ -151,41 +117,53 @@ impl Closed {
     /// Events of an entry.
     #[inline(always)]
     pub(super) fn total(&self, entry: &Entry) -> u32 {
-        match entry.big() {
-            None => entry.classes.iter().map(|c| u32::from(*c)).sum(),
-            Some(place) => self.big[place].total(),
+        if entry.bits & BIG == 0 {
+            entry.classes.iter().map(|c| u32::from(*c)).sum()
+        } else {
+            self.classes(entry).iter().fold(0, |sum, c| sum.wrapping_add(*c))
         }
     }
 
-    /// Everything counted in an entry of a sealed slot.
-    pub(super) fn all(&self, at: u32) -> Counts {
-        let marked = self.entries[at as usize].bits & MARKED != 0;
-        let place = marked.then(|| self.bad.binary_search_by_key(&at, |(of, _)| *of));
-        let bad = place.and_then(Result::ok).map(|place| self.bad[place].1);
-        self.counts(at, bad)
-    }
-
-    fn counts(&self, at: u32, bad: Option<[u8; BAD]>) -> Counts {
-        let entry = &self.entries[at as usize];
+    /// Events of an entry per class.
+    #[inline(always)]
+    pub(super) fn classes(&self, entry: &Entry) -> [u32; CLASSES] {
         match entry.big() {
-            None => Counts {
-                classes: entry.classes.map(u32::from),
-                bad: bad.map_or([0; BAD], |b| b.map(u32::from)),
-            },
+            None => entry.classes.map(u32::from),
             Some(place) => self.big[place],
         }
     }
 
-    fn bad_by_scan(&self, at: u32) -> Option<[u8; BAD]> {
-        let marked = self.entries[at as usize].bits & MARKED != 0;
-        let found = || self.bad.iter().rev().find(|(of, _)| *of == at);
-        marked.then(found).flatten().map(|(_, bad)| *bad)
+    /// Outcomes other than ok of an entry of a sealed slot.
+    pub(super) fn bad(&self, at: u32) -> [u32; BAD] {
+        let mut sum = [0; BAD];
+        if self.entries[at as usize].bits & MARKED != 0 {
+            let from = self.bad.partition_point(|(of, _)| *of < at);
+            for (_, bad) in self.bad[from..].iter().take_while(|(of, _)| *of == at) {
+                super::rows::add(&mut sum, &bad.map(u32::from));
+            }
+        }
+        sum
+    }
+
+    /// Lines of outcomes other than ok in this slot, with their rooms.
+    pub(super) fn bad_lines(&self) -> impl Iterator<Item = (u32, [u32; BAD])> + '_ {
+        self.bad.iter().map(|(at, bad)| (self.entries[*at as usize].idx, bad.map(u32::from)))
     }
 
     fn bytes(&self) -> usize {
         self.entries.capacity() * size_of::<Entry>()
-            + self.bad.capacity() * size_of::<(u32, [u8; BAD])>()
-            + self.big.capacity() * size_of::<Counts>()
+            + self.bad.capacity() * size_of::<(u32, [u16; BAD])>()
+            + self.big.capacity() * size_of::<[u32; CLASSES]>()
+    }
+}
+
+/// Empties a vector; it keeps its memory unless that is too little or far too much.
+fn fit<T>(items: &mut Vec<T>, expected: usize) {
+    let cap = items.capacity();
+    if cap < expected || cap > 64 + expected * 2 {
+        *items = Vec::with_capacity(expected);
+    } else {
+        items.clear();
     }
 }
 
@@ -204,10 +182,10 @@ impl Default for Log {
 }
 
 impl Log {
-    /// The slot `back` slots before `t`; what was never closed is empty.
+    /// The slot `back` (at most 700) slots before `t`; what was never closed is empty.
     #[inline(always)]
     pub(super) fn before(&self, t: u32, back: u32) -> &Closed {
-        &self.slots[((t % KEPT + KEPT - back % KEPT) % KEPT) as usize]
+        &self.slots[((t % KEPT + KEPT - back) % KEPT) as usize]
     }
 
     #[inline(always)]
@@ -219,7 +197,7 @@ impl Log {
         self.slots.iter().map(Closed::bytes).sum()
     }
 
-    /// A room's entries as of slot `t`, newest first, not older than `reach` slots: age, slot, place.
+    /// A room's entries as of slot `t`, newest first, younger than `reach` (at most 700) slots: age, slot, place.
     pub(super) fn chain(
         &self,
         line: &Line,
@@ -227,14 +205,12 @@ impl Log {
         reach: u32,
     ) -> impl Iterator<Item = (u32, &Closed, u32)> + '_ {
         let age = t.wrapping_sub(line.last);
-        let start = (line.head != NONE && age < KEPT).then_some((age, line.head));
+        let start = (line.head != NONE && age < reach).then_some((age, line.head));
         std::iter::successors(start, move |&(age, at)| {
             let entry = self.before(t, age).entries[at as usize];
             let back = u32::from(entry.bits & BACK);
-            // What is 700 slots old has been overwritten.
-            (back > 0 && age + back < KEPT).then_some((age + back, entry.before))
+            (back > 0 && age + back < reach).then_some((age + back, entry.before))
         })
-        .take_while(move |(age, _)| *age < reach.min(KEPT))
         .map(move |(age, at)| (age, self.before(t, age), at))
     }
 }
