@@ -141,7 +141,7 @@ fn equals_the_recount_over_forgetting() {
 /// Thousands of rooms that come and go.
 #[test]
 fn equals_the_recount_with_thousands_of_rooms() {
-    for seed in 2_000..2_004 {
+    for seed in 2_000..2_003 {
         stream(seed, 2_000, 900, 171);
     }
 }

@@ -113,7 +113,7 @@ impl Room {
     pub(crate) fn features(&self, t: u64) -> Features {
         let hole = t < self.kept_until || self.hole(t - self.last);
         let windows = [10, 100, 600].map(|n| self.sum(t, n));
-        let total = |n: u64| u32::try_from(self.sum(t, n).total()).unwrap();
+        let total = |n: u64| self.sum(t, n).total() as u32;
         let second = |k: u64| t.checked_sub(10 * k).is_some_and(|t| self.sum(t, 10).total() > 0);
         Features {
             slot: Slot(t),
@@ -190,15 +190,15 @@ impl Twin {
         }
         self.forget(t);
         for room in self.rooms.values_mut() {
-            if (t + 1) % 100 == 0 {
+            if (t + 1).is_multiple_of(100) {
                 let young = room.surge.is_some_and(|since| (t + 1) - (since + 1) < 100);
                 if !young {
                     let block = room.sum(t, 100).total();
                     room.blocks.push(block);
                 }
+                let old = t.saturating_sub(800);
+                room.cells.retain(|slot, _| *slot >= old);
             }
-            let old = t.saturating_sub(800);
-            room.cells.retain(|slot, _| *slot >= old);
         }
     }
 
@@ -211,9 +211,9 @@ impl Twin {
             let cell = room.at(t);
             totals.count += cell.total();
             let group = by_group.entry(room.group).or_default();
-            for class in 0..CLASSES {
-                totals.classes[class] += cell.classes[class] as u32;
-                group[class] += cell.classes[class] as u32;
+            for (class, count) in cell.classes.iter().enumerate() {
+                totals.classes[class] += *count as u32;
+                group[class] += *count as u32;
             }
         }
         by_group.retain(|_, sums| *sums != [0; CLASSES]);
