@@ -23,6 +23,13 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// A match night on a live page, on this machine only; or your own recorded events
+    Demo {
+        #[command(flatten)]
+        args: Box<app::demo::Args>,
+        #[command(flatten)]
+        options: ingest::Options,
+    },
     /// Write a seeded night of events to a file
     Gen(scenes::generate::Args),
     /// What the rules make of recorded events, as fast as the machine can
@@ -53,6 +60,7 @@ impl Cli {
     /// Whatever the command could not do, with what to do next.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
+            Command::Demo { args, options } => app::demo::run(&args, &options),
             Command::Gen(args) => scenes::generate::run(&args),
             Command::Replay { args, options } => app::replay::run(&args, &options),
             Command::Rules(command) => rules::run(&command),

@@ -2,9 +2,11 @@
 //!
 //! [`app`] is the one place that joins the folders; the folders do not know each other.
 
+pub mod api;
 pub mod app;
 pub mod bench;
 pub mod cli;
+pub mod demo;
 pub mod ingest;
 pub mod publish;
 pub mod replay;

@@ -73,7 +73,9 @@ impl Follow {
     /// A worker that fell, an observer that cannot go on, a rule set in the log that cannot be read.
     pub fn round(&mut self, now_ms: i64, observer: &mut dyn Observer) -> anyhow::Result<Round> {
         let line = &mut self.line;
-        self.follower.turn(now_ms, &mut |p, slot, hit| line.slotting(p).count(slot, hit));
+        if self.follower.turn(now_ms, &mut |p, slot, hit| line.slotting(p).count(slot, hit)) {
+            self.line.slotting.clear();
+        }
         let mut busy = self.poll();
         let due = self.follower.records_due();
         if !due.is_empty() {
@@ -146,7 +148,9 @@ impl Follow {
         while let Some(entry) = log.get(follower.position()) {
             follower.entry(entry.clone());
         }
-        follower.turn(now_ms, &mut |p, slot, hit| line.slotting(p).count(slot, hit));
+        if follower.turn(now_ms, &mut |p, slot, hit| line.slotting(p).count(slot, hit)) {
+            line.slotting.clear();
+        }
         let hash = line.canon.hash();
         let candidate = Candidate::new(follower, epoch, now_ms);
         line.outbox.again(candidate.done());

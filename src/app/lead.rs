@@ -77,7 +77,9 @@ impl Lead {
     /// A worker that fell, an observer that cannot go on.
     pub fn round(&mut self, now_ms: i64, observer: &mut dyn Observer) -> anyhow::Result<Round> {
         let line = &mut self.line;
-        self.leader.turn(now_ms, &mut |p, slot, hit| line.slotting(p).count(slot, hit));
+        if self.leader.turn(now_ms, &mut |p, slot, hit| line.slotting(p).count(slot, hit)) {
+            self.line.slotting.clear();
+        }
         let mut busy = self.poll(now_ms);
         self.apply()?;
         if let Some(upto) = self.leader.closable(now_ms) {

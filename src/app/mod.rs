@@ -1,10 +1,12 @@
 //! The composition root: who is built from what, and how records become decisions.
 
+pub mod demo;
 mod follow;
 mod lead;
 mod line;
 pub mod replay;
 pub mod rows;
+mod stage;
 
 pub use follow::Follow;
 pub use lead::{Lead, Round};
