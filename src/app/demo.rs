@@ -25,7 +25,7 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -95,29 +95,29 @@ pub fn run(args: &Args, options: &Options) -> anyhow::Result<ExitCode> {
         }
     };
     let board = Arc::new(Board::new(&name, args.speed));
-    let stop = Arc::new(AtomicBool::new(false));
-    let address = serve(args.listen, &board, &stop)?;
+    let (interrupt, stop) = sync_channel(1);
+    let address = serve(args.listen, &board, interrupt)?;
     eprintln!("the page: http://{address}/  (Ctrl-C ends the demo)");
     let mut stage = Stage::new(args, keys, gate, Arc::clone(&board), &rules);
     let settings = Settings { group: args.group.clone(), ..Settings::default() };
     let mut line = Lead::new(settings, rules, vec![source], 0, &mut stage)?;
     let began = Instant::now();
     let over = |began: Instant| args.duration.is_some_and(|d| began.elapsed() >= d);
-    while !stop.load(Ordering::Relaxed) && !over(began) {
+    while stop.try_recv().is_err() && !over(began) {
         let now_ms = i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX);
         let round = line.round(now_ms, &mut stage)?;
         stage.after(&line)?;
         problems.fresh().iter().for_each(|note| eprintln!("{note}"));
         match round {
             Round::Busy => {}
-            Round::Idle => std::thread::sleep(REST),
+            Round::Idle if stop.recv_timeout(REST).is_ok() => break,
+            Round::Idle => {}
             Round::Finished => {
                 board.phase(Phase::Ended);
                 stage.tell();
-                if args.duration.is_none() {
+                if args.duration.is_none() || stop.recv_timeout(REST).is_ok() {
                     break;
                 }
-                std::thread::sleep(REST);
             }
         }
     }
@@ -126,11 +126,11 @@ pub fn run(args: &Args, options: &Options) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Serves the page on a thread of its own; Ctrl-C sets `stop`.
+/// Serves the page on a thread of its own; Ctrl-C is told to `interrupt`.
 fn serve(
     address: SocketAddr,
     board: &Arc<Board>,
-    stop: &Arc<AtomicBool>,
+    interrupt: SyncSender<()>,
 ) -> anyhow::Result<SocketAddr> {
     let listener = std::net::TcpListener::bind(address).with_context(|| {
         format!("cannot listen on {address}; try --listen 127.0.0.1:0 for a free port")
@@ -142,15 +142,15 @@ fn serve(
         .enable_all()
         .build()
         .context("cannot start the server's threads")?;
-    let (board, stop) = (Arc::clone(board), Arc::clone(stop));
+    let board = Arc::clone(board);
     std::thread::Builder::new().name("page".to_owned()).spawn(move || {
         runtime.block_on(async move {
             let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
-            let interrupt = async move {
+            let stop = async move {
                 let _ = tokio::signal::ctrl_c().await;
-                stop.store(true, Ordering::Relaxed);
+                let _ = interrupt.try_send(());
             };
-            if let Err(error) = server::serve(listener, board, interrupt).await {
+            if let Err(error) = server::serve(listener, board, stop).await {
                 eprintln!("the page is gone: {error}");
             }
         });

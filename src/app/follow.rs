@@ -91,7 +91,7 @@ impl Follow {
         // What a follower closes is final already: the step that says so was read first.
         if let Some(closed) = self.follower.last_closed() {
             self.line.send(closed, observer)?;
-            self.line.outbox.done(closed);
+            self.line.outbox.done(self.follower.done());
         }
         if !busy && self.follower.is_up_to_date() {
             return Ok(Round::Finished);

@@ -89,7 +89,9 @@ impl Gate {
         let verdict = self.table.admit(room, class, tier, user, now);
         let second = t_ms.div_euclid(1_000);
         self.total[class as usize].count(verdict);
-        self.recent_of(second).map(|classes| classes[class as usize].count(verdict));
+        if let Some(classes) = self.recent_of(second) {
+            classes[class as usize].count(verdict);
+        }
         self.count_room(room, second, !matches!(verdict, Verdict::Refuse { .. }));
         verdict
     }
