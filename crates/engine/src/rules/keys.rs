@@ -1,7 +1,7 @@
 //! Every setting of a rule: its name, unit and range. What is parsed, overridden per group, printed and documented
 //! follows this one table, so that none of them can forget a setting.
 
-use super::{Burst, Fast, Ladder, Micro, Rate, StepTo, Surge, Trigger};
+use super::{Burst, Fast, Ladder, Measure, Micro, Rate, StepTo, Surge, Trigger};
 use crate::fixed::{Fixed, ONE};
 use barrage_protocol::ids::Level;
 
@@ -378,6 +378,21 @@ impl Ladder {
             ("ladder.frozen", "max") => self.frozen_max = n,
             ("ladder.frozen", "alarm") => self.frozen_alarm = n,
             _ => {}
+        }
+    }
+}
+
+impl Measure {
+    /// The value of one of [`MEASURE`]'s settings, where it is set (times in milliseconds).
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<Fixed> {
+        let n = |n: Option<u32>| n.map(|n| Fixed::int(i64::from(n)));
+        match key {
+            "admit" => self.admit,
+            "delay" => n(self.delay_ms),
+            "buffer" => n(self.buffer),
+            "ttl" => n(self.ttl_ms),
+            _ => None,
         }
     }
 }

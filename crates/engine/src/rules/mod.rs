@@ -7,6 +7,10 @@ pub mod keys;
 pub mod parse;
 mod resolve;
 #[cfg(test)]
+mod floors;
+#[cfg(test)]
+mod hostile;
+#[cfg(test)]
 mod tests;
 mod text;
 

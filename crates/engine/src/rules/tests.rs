@@ -79,15 +79,46 @@ fn the_shipped_set_is_the_specification() {
     assert_eq!(steps("rate"), [(2, 2_000)]);
     let floors = Floors::of(std::slice::from_ref(&default));
     assert_eq!(floors, Floors { count_60s: 800, count_100ms: 100, surge_c: Some(8) });
-    let chat = &set.levels[&Level(2)].classes[&Class::Chat];
-    assert_eq!(
-        (chat.admit, chat.buffer, chat.ttl_ms),
-        (Some(Fixed::milli(400)), Some(5_000), Some(30_000))
-    );
-    assert_eq!(set.levels[&Level(1)].classes[&Class::Chat].delay_ms, Some(100));
-    assert!(set.levels[&Level(3)].classes[&Class::Chat].top_only);
     let shed = |class| set.levels.values().any(|l| l.classes.contains_key(&class));
     assert!(!shed(Class::System) && !shed(Class::Gift), "never shed by automation");
+}
+
+/// The table of §4: what each level does to each class, and how many switches it turns off.
+#[test]
+fn the_shipped_levels_are_the_specification() {
+    let set = RuleSet::shipped();
+    let admit = |milli| Measure { admit: Some(Fixed::milli(milli)), ..Measure::default() };
+    let delay = Measure { delay_ms: Some(100), ..Measure::default() };
+    let top = Measure { top_only: true, ..Measure::default() };
+    let buffer = Measure { buffer: Some(5_000), ttl_ms: Some(30_000), ..admit(400) };
+    let levels: [(u32, &[(Class, &Measure)]); 3] = [
+        (2, &[(Class::Chat, &delay), (Class::Heartbeat, &delay)]),
+        (
+            4,
+            &[(Class::Command, &admit(900)), (Class::Chat, &buffer), (Class::Heartbeat, &admit(0))],
+        ),
+        (
+            4,
+            &[
+                (Class::Broadcast, &admit(500)),
+                (Class::Command, &top),
+                (Class::Chat, &top),
+                (Class::Heartbeat, &top),
+            ],
+        ),
+    ];
+    assert_eq!(set.levels.len(), levels.len());
+    for (n, (off, classes)) in (1..).zip(levels) {
+        let level = &set.levels[&Level(n)];
+        assert_eq!(level.off, off, "level {n}");
+        let is: Vec<(Class, &Measure)> = level.classes.iter().map(|(c, m)| (*c, m)).collect();
+        assert_eq!(is, classes, "level {n}");
+    }
+    assert_eq!(set.plan[..2], ["like_count", "entrance_effects"]);
+    assert_eq!(set.plan.last().map(String::as_str), Some("picture_quality"));
+    assert_eq!(set.plan.len(), 6);
+    let shape = Shape { capacity: 10_000, max_wait_ms: 500, drain_qps: 18_000 };
+    assert!(set.groups.iter().all(|g| g.shape == shape), "a group without one takes the default's");
 }
 
 #[test]
@@ -242,39 +273,158 @@ fn no_text_panics() {
     }
 }
 
-/// Below the floors nothing enters; just above them something could, so they are no lower than they must be.
+/// The hash is that of the text, and the text is kept: whoever reads it again has the same set.
 #[test]
-fn floors_are_the_least_counts_that_could_enter() {
-    let default = RuleSet::shipped().configs().pop().expect("the default group");
-    let of = |keep: &str| {
-        let mut config = default.clone();
-        config.rules.retain(|r| r.id == keep);
-        Floors::of(&[config])
-    };
-    let none = u32::MAX;
-    assert_eq!(of("burst"), Floors { count_60s: 1_500, count_100ms: none, surge_c: None });
-    assert_eq!(of("fast"), Floors { count_60s: 800, count_100ms: none, surge_c: None });
-    // More than 2,000/s over 10 s are at least 20,001 events in the last 60 s.
-    assert_eq!(of("rate"), Floors { count_60s: 20_000, count_100ms: none, surge_c: None });
-    assert_eq!(of("micro"), Floors { count_60s: none, count_100ms: 100, surge_c: None });
-    assert_eq!(of("surge"), Floors { count_60s: none, count_100ms: none, surge_c: Some(8) });
-    assert_eq!(of("-"), Floors { count_60s: none, count_100ms: none, surge_c: None });
+fn text_and_hash_belong_together() {
+    let set = RuleSet::shipped();
+    assert_eq!(set.text, RuleSet::shipped_text());
+    assert_eq!(set.hash, blake3::hash(set.text.as_bytes()).to_hex().to_string());
+    let again = parse(&set.text).unwrap_or_else(|problems| panic!("{problems:#?}"));
+    assert_eq!(again, set, "read over itself, it is itself");
+    let other =
+        parse(&format!("{}\n# one more word\n", set.text)).expect("a comment changes no rule");
+    assert_ne!(other.hash, set.hash, "but the text");
+    assert_eq!((&other.rules, &other.ladder), (&set.rules, &set.ladder));
 }
 
-/// The reference page names every setting that there is.
+fn set_of(text: &str) -> RuleSet {
+    parse(&format!("schema = 1\n{text}")).unwrap_or_else(|problems| panic!("{problems:#?}\n{text}"))
+}
+
+/// "Leaves as burst does": by the ratio and count of the burst rule that holds for the same group.
+#[test]
+fn a_fast_rule_leaves_as_the_burst_rule_of_its_group() {
+    let exits = |set: &RuleSet, group: &str| {
+        let config = set.configs().into_iter().find(|c| c.group == group).expect("a group");
+        let of = |key: &str| {
+            let fast = config.rules.iter().find(|r| r.trigger.kind() == "fast").expect("fast");
+            fast.trigger.get(key).map(Fixed::to_milli)
+        };
+        [of("ratio_exit"), of("rate_exit"), of("baseline_floor")].map(Option::unwrap_or_default)
+    };
+    let shipped = RuleSet::shipped();
+    assert_eq!(exits(&shipped, "default"), [800, 20_000, 1_000]);
+    assert_eq!(exits(&shipped, "chat"), [800, 4_000, 1_000], "0.8 × 300 / 60");
+    let group = "[[group]]\nid = \"g\"\nmatch = { room = { prefix = \"g\" } }\n";
+    let fast = "[[rule]]\nid = \"a\"\nkind = \"fast\"\n";
+    let burst = "[[rule]]\nid = \"b\"\nkind = \"burst\"\n";
+    let with = |set: &str, trigger: &str| {
+        let set = set_of(&format!("{group}set = {{ {set} }}\n{fast}{trigger}\n{burst}"));
+        [exits(&set, "g"), exits(&set, "default")]
+    };
+    let usual = [800, 20_000, 1_000];
+    let changed =
+        "burst.ratio_exit = 0.5, burst.count_exit_share = 0.5, burst.baseline_floor = 2.0";
+    assert_eq!(with(changed, ""), [[500, 12_500, 2_000], usual]);
+    assert_eq!(with("fast.rate_exit = 7.0", ""), [[800, 7_000, 1_000], usual]);
+    // Its own figure ends the following, in every group.
+    let own = "trigger = { ratio_exit = 1.5 }";
+    assert_eq!(with("burst.ratio_exit = 0.5", own), [[1_500, 20_000, 1_000]; 2]);
+    // Without a burst rule it leaves as the shipped one does.
+    assert_eq!(exits(&set_of(fast), "default"), usual);
+}
+
+/// A rounded rate must part whole counts exactly where the fraction does: for every share and count.
+#[test]
+fn the_rounded_exit_rate_parts_counts_where_the_fraction_does() {
+    let mut x = 77_u64;
+    for case in 0..20_000 {
+        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let share = i64::try_from((x >> 33) % 1_000_001).expect("small");
+        let min = u32::try_from((x >> 20) % 3_000).expect("small");
+        let mut set = RuleSet::shipped();
+        let Trigger::Burst(burst) = &mut set.rules[0].trigger else {
+            panic!("burst is first by id")
+        };
+        (burst.count_exit_share, burst.min_count_60s) = (Fixed(share), min);
+        let burst = burst.clone();
+        let Trigger::Fast(fast) = &mut set.rules[1].trigger else { panic!("then fast") };
+        resolve::leave_as(fast, &burst);
+        // count / 10 < share · min / 60, and the same against the rounded rate.
+        let near = share * i64::from(min) / (6 * ONE);
+        for count in (near - 1).max(0)..=near + 2 {
+            let exact =
+                i128::from(count) * 6 * i128::from(ONE) < i128::from(share) * i128::from(min);
+            let rounded = count * ONE < fast.rate_exit.0 * 10;
+            assert_eq!(rounded, exact, "case {case}: share {share}, min {min}, count {count}");
+        }
+    }
+}
+
+#[test]
+fn defaults_fill_what_is_left_out() {
+    let set = set_of("[[rule]]\nid = \"r\"\nkind = \"rate\"\ntrigger = { enter = 3000 }\n");
+    assert_eq!((set.rules[0].version, set.rules[0].mode), (1, Mode::Enforce));
+    let Trigger::Rate(rate) = &set.rules[0].trigger else { panic!("a rate rule") };
+    assert_eq!(rate.window, Window::S10);
+    assert_eq!(rate.steps, [StepTo { level: Level(2), above: Fixed::int(3_000) }]);
+    assert_eq!((rate.exit, rate.exit_ticks, rate.class), (Fixed::int(1_200), 100, None));
+    // A shorter plan, and more switches at a lower level: levels that are not written follow.
+    let set = set_of("plan = [\"a\", \"b\", \"c\", \"d\", \"e\"]\n[levels.2]\noff = 5\n");
+    assert_eq!(set.levels.values().map(|l| l.off).collect::<Vec<_>>(), [2, 5, 5]);
+    assert_eq!(set.levels[&Level(2)].classes[&Class::Chat].buffer, Some(5_000));
+    let set = set_of("plan = [\"a\"]\n");
+    assert_eq!(set.levels.values().map(|l| l.off).collect::<Vec<_>>(), [1, 1, 1]);
+    // Times in every unit.
+    for (text, slots) in
+        [("100ms", 1), ("10s", 100), ("2m", 1_200), ("2min", 1_200), ("1h", 36_000)]
+    {
+        let set = set_of(&format!("[ladder]\nmin_dwell = \"{text}\"\n"));
+        assert_eq!(set.ladder.min_dwell, slots, "{text}");
+    }
+    // Decimals are exact: a float would make 0.29 · 10^6 something else.
+    let set = set_of("[ladder]\nblast = { max_share = 0.29 }\n");
+    assert_eq!(set.ladder.blast_max_share, Fixed(290_000));
+}
+
+/// The reference page names every setting, with unit, range and shipped value, and every word of the language.
 #[test]
 fn the_reference_page_names_every_setting() {
     let page = include_str!("../../../../docs/rules.md");
-    let tables = [keys::BURST, keys::FAST, keys::RATE, keys::SURGE, keys::MICRO];
-    let shared = [keys::LADDER, keys::MEASURE, keys::SHAPE];
-    for setting in tables.into_iter().chain(shared).flatten() {
-        let row = format!(
-            "| `{}` | {} | {} to {} |",
-            setting.key,
-            setting.unit.name(),
-            parse::show(setting.unit, setting.min).replace('"', ""),
-            parse::show(setting.unit, setting.max).replace('"', "")
-        );
-        assert!(page.contains(&row), "docs/rules.md lacks: {row}");
+    let shipped = RuleSet::shipped();
+    let default = shipped.configs().pop().expect("the default group");
+    let section = |heading: &str| {
+        let from = page.split_once(&format!("\n## {heading}\n")).expect(heading).1;
+        from.split("\n## ").next().unwrap_or_default().to_owned()
+    };
+    let row = |setting: &keys::Setting| {
+        let bound = |v| parse::show(setting.unit, v).replace('"', "");
+        let (min, max) = (bound(setting.min), bound(setting.max));
+        format!("| `{}` | {} | {min} to {max} |", setting.key, setting.unit.name())
+    };
+    let value = |setting: &keys::Setting, v: Option<Fixed>| {
+        parse::show(setting.unit, v.expect("a value")).replace('"', "")
+    };
+    for rule in &default.rules {
+        let text = section(rule.trigger.kind());
+        for setting in keys::settings(rule.trigger.kind()) {
+            let row =
+                format!("{} {} |", row(setting), value(setting, rule.trigger.get(setting.key)));
+            assert!(text.contains(&row), "docs/rules.md lacks: {row}");
+        }
+    }
+    for setting in keys::LADDER {
+        let v = value(setting, shipped.ladder.get(setting.table, setting.key));
+        let row = format!("{} {v} (`[{}]`) |", row(setting), setting.table);
+        assert!(section("ladder").contains(&row), "docs/rules.md lacks: {row}");
+    }
+    for (heading, settings) in
+        [("levels, by class", keys::MEASURE), ("shape of a group", keys::SHAPE)]
+    {
+        for setting in settings {
+            assert!(
+                section(heading).contains(&row(setting)),
+                "docs/rules.md lacks: {}",
+                row(setting)
+            );
+        }
+    }
+    let words =
+        ["window", "top_only", "off", "offered", "prefix", "exact", "class", "shadow", "canary"];
+    let rule_keys =
+        ["id", "kind", "version", "mode", "match", "trigger", "steps", "hold", "set", "shape"];
+    for word in words.into_iter().chain(rule_keys).chain(keys::KINDS).chain(keys::LATER_KINDS) {
+        let written = [format!("`{word}`"), format!("\n## {word}\n"), format!("`{word} = ")];
+        assert!(written.iter().any(|w| page.contains(w)), "docs/rules.md lacks `{word}`");
     }
 }

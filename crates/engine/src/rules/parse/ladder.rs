@@ -122,6 +122,13 @@ pub(super) fn levels(
             reader.missing(0, "levels", &n.to_string());
         }
     }
+    // A level that is not written turns off at least what the one below it does.
+    for n in 2..=Level::MAX.0 {
+        let below = levels.get(&Level(n - 1)).map_or(0, |l| l.off);
+        if let (false, Some(level)) = (places.contains_key(&Level(n)), levels.get_mut(&Level(n))) {
+            level.off = level.off.max(below);
+        }
+    }
     off_grows(reader, &levels, &places);
     levels
 }

@@ -103,6 +103,10 @@ impl<'t> Reader<'t> {
     pub(super) fn unknown(&mut self, at: usize, name: &str, place: &str, known: &[&str]) {
         let hint = match nearest(name, known) {
             Some(near) => format!("did you mean `{near}`?"),
+            // A table ends only where the next begins, so what should stand above it easily falls into it.
+            None if super::TOP.contains(&name) => {
+                "it belongs at the top, before the first [table]".to_owned()
+            }
             None => format!("known here: {}", listed(known)),
         };
         self.fault(at, format!("unknown key {} {place}", quoted(name)), hint);
