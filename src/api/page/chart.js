@@ -77,7 +77,9 @@ function grid(f) {
     if (l === 0 || l === 3) parts.push(label(LEFT - 8, y + 4, "end", String(l)));
   }
   parts.push(label(f.right + 8, f.level(1.5) + 4, "start", "level"));
-  for (let back = 0; back <= 180; back += 60) {
+  // On a phone four times would run into each other.
+  const apart = f.right - LEFT < 260 ? 90 : 60;
+  for (let back = 0; back <= 180; back += apart) {
     const t = f.last - back * 1000;
     const anchor = back === 0 ? "end" : back === 180 ? "start" : "middle";
     parts.push(label(f.x(t), f.height - 5, anchor, clock(t)));
