@@ -12,6 +12,9 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
+/// Asks for the stream; when that ends, so does the connection.
+const STREAM: &[u8] = b"GET /v1/stream HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+
 const HOSTILE: &str = "<img src=x onerror=alert(1)>/\"& 弹幕";
 
 fn view(slot: u64, names: &[&str]) -> Arc<View> {
@@ -169,7 +172,7 @@ async fn the_stream_begins_with_how_things_stand_and_goes_on_with_what_happens()
     let board = board();
     let address = served(Arc::clone(&board)).await;
     let mut socket = TcpStream::connect(address).await.unwrap();
-    socket.write_all(b"GET /v1/stream HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    socket.write_all(STREAM).await.unwrap();
     let mut seen = String::new();
     let mut buffer = [0; 4_096];
     let mut told = false;
@@ -195,7 +198,7 @@ async fn stuck(board: &Arc<Board>, patience: Duration) -> TcpStream {
     let stop = std::future::pending();
     tokio::spawn(server::serve_for(listener, Arc::clone(board), stop, patience));
     let mut socket = TcpStream::connect(address).await.unwrap();
-    socket.write_all(b"GET /v1/stream HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    socket.write_all(STREAM).await.unwrap();
     let mut first = [0; 64];
     assert!(socket.read(&mut first).await.unwrap() > 0);
     for n in 0..20_000 {
