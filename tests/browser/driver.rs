@@ -10,7 +10,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A process that is ended with the test.
-pub struct Guard(pub Child);
+pub(crate) struct Guard(pub(crate) Child);
 
 impl Drop for Guard {
     fn drop(&mut self) {
@@ -20,14 +20,14 @@ impl Drop for Guard {
 }
 
 /// Whether a program can be started.
-pub fn there(program: &str) -> bool {
+pub(crate) fn there(program: &str) -> bool {
     let mut asked = Command::new(program);
     asked.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
     asked.status().is_ok_and(|s| s.success())
 }
 
 /// A session with a browser.
-pub struct Browser {
+pub(crate) struct Browser {
     address: String,
     session: String,
     _driver: Guard,
@@ -42,7 +42,7 @@ impl Drop for Browser {
 
 impl Browser {
     /// Starts driver and browser.
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let mut driver = Command::new("chromedriver")
             .arg("--port=0")
             .stdout(Stdio::piped())
@@ -78,17 +78,17 @@ impl Browser {
     }
 
     /// Opens a page.
-    pub fn open(&self, url: &str) {
+    pub(crate) fn open(&self, url: &str) {
         self.post("url", &json!({"url": url}));
     }
 
     /// The value of an expression in the page.
-    pub fn value(&self, expression: &str) -> Value {
+    pub(crate) fn value(&self, expression: &str) -> Value {
         self.post("execute/sync", &json!({"script": format!("return {expression}"), "args": []}))
     }
 
     /// Waits inside the page until an expression is true of it; its value then, or null after `secs`.
-    pub fn until(&self, expression: &str, secs: u64) -> Value {
+    pub(crate) fn until(&self, expression: &str, secs: u64) -> Value {
         let script = format!(
             "const done = arguments[0]; const begun = Date.now(); const look = () => {{ \
              const value = ({expression}); \
@@ -100,12 +100,12 @@ impl Browser {
     }
 
     /// A command of the browser's own protocol.
-    pub fn command(&self, name: &str, params: &Value) -> Value {
+    pub(crate) fn command(&self, name: &str, params: &Value) -> Value {
         self.post("goog/cdp/execute", &json!({"cmd": name, "params": params}))
     }
 
     /// Shows the page at a size, as a phone or a desk would.
-    pub fn size(&self, width: u32, height: u32, phone: bool) {
+    pub(crate) fn size(&self, width: u32, height: u32, phone: bool) {
         self.command(
             "Emulation.setDeviceMetricsOverride",
             &json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": phone}),
@@ -113,13 +113,13 @@ impl Browser {
     }
 
     /// What the system says about colours: `dark` or `light`.
-    pub fn colours(&self, scheme: &str) {
+    pub(crate) fn colours(&self, scheme: &str) {
         let feature = json!([{"name": "prefers-color-scheme", "value": scheme}]);
         self.command("Emulation.setEmulatedMedia", &json!({"features": feature}));
     }
 
     /// What the browser complained about since the last call.
-    pub fn complaints(&self) -> Vec<String> {
+    pub(crate) fn complaints(&self) -> Vec<String> {
         let log = self.post("se/log", &json!({"type": "browser"}));
         let entries = log.as_array().cloned().unwrap_or_default();
         entries.iter().map(|e| format!("{} {}", e["level"], e["message"])).collect()

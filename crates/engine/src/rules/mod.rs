@@ -3,13 +3,13 @@
 //! [`parse()`] reads the text that people write; [`RuleSet::configs`] is what holds for each group of rooms;
 //! [`Floors::of`] says below which counts no live rule can enter. Every setting is described in docs/rules.md.
 
-pub mod keys;
-pub mod parse;
-mod resolve;
 #[cfg(test)]
 mod floors;
 #[cfg(test)]
 mod hostile;
+pub mod keys;
+pub mod parse;
+mod resolve;
 #[cfg(test)]
 mod tests;
 mod text;
