@@ -101,6 +101,7 @@ pub fn run(args: &Args, options: &Options) -> anyhow::Result<ExitCode> {
     let mut stage = Stage::new(args, keys, gate, Arc::clone(&board), &rules);
     let settings = Settings { group: args.group.clone(), ..Settings::default() };
     let mut line = Lead::new(settings, rules, vec![source], 0, &mut stage)?;
+    let mut ended = false;
     let began = Instant::now();
     let over = |began: Instant| args.duration.is_some_and(|d| began.elapsed() >= d);
     while stop.try_recv().is_err() && !over(began) {
@@ -113,9 +114,13 @@ pub fn run(args: &Args, options: &Options) -> anyhow::Result<ExitCode> {
             Round::Idle if stop.recv_timeout(REST).is_ok() => break,
             Round::Idle => {}
             Round::Finished => {
-                board.phase(Phase::Ended);
+                // The page stays, so that how it stood at the end can be read.
+                if !std::mem::replace(&mut ended, true) {
+                    board.phase(Phase::Ended);
+                    eprintln!("the input has ended; the page shows how it stood");
+                }
                 stage.tell();
-                if args.duration.is_none() || stop.recv_timeout(REST).is_ok() {
+                if stop.recv_timeout(TICK).is_ok() {
                     break;
                 }
             }
@@ -249,7 +254,8 @@ impl Stage {
     fn summary(&self) -> anyhow::Result<()> {
         let mut out = std::io::stdout().lock();
         let decided: u64 = self.kinds.values().sum();
-        write!(out, "{decided} decisions in {:.0} s", self.began.elapsed().as_secs_f64())?;
+        let noun = if decided == 1 { "decision" } else { "decisions" };
+        write!(out, "{decided} {noun} in {:.0} s", self.began.elapsed().as_secs_f64())?;
         if let Some(first) = self.first {
             write!(out, ", the first after {:.1} s", first.as_secs_f64())?;
         }

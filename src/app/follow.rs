@@ -75,6 +75,7 @@ impl Follow {
         let line = &mut self.line;
         if self.follower.turn(now_ms, &mut |p, slot, hit| line.slotting(p).count(slot, hit)) {
             self.line.slotting.clear();
+            self.ended.clear();
         }
         let mut busy = self.poll();
         let due = self.follower.records_due();

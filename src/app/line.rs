@@ -171,12 +171,13 @@ impl Line {
         Ok(())
     }
 
-    /// Decisions begin, or begin anew: whatever was known before is let go.
+    /// Decisions begin, or begin anew: whatever was known before is let go. What was counted before went when the clocks
+    /// said so; what they have counted since belongs to the new beginning.
     fn start(&mut self, start: &Record, records: &[Record]) -> anyhow::Result<()> {
         let Control::Start { levels, .. } = &start.control else { return Ok(()) };
         if let Some(host) = self.host.take() {
             host.stop()?;
-            self.slotting.clear();
+            self.absent.clear();
         }
         for record in records {
             if let Control::Rules { text, .. } = &record.control {
