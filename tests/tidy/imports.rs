@@ -24,7 +24,20 @@ const MAY_DEPEND_ON: [(&str, &[&str]); 4] = [
             "toml_edit",
         ],
     ),
-    ("crates/edge", &["barrage-protocol", "serde", "serde_json", "thiserror"]),
+    (
+        "crates/edge",
+        &[
+            "barrage-protocol",
+            "crc32fast",
+            "etcd-client",
+            "serde",
+            "serde_json",
+            "thiserror",
+            "tokio",
+            "tracing",
+            "xxhash-rust",
+        ],
+    ),
     (
         "dataflows",
         &["barrage-protocol", "barrage-engine", "serde", "timely", "differential-dataflow"],
@@ -35,10 +48,14 @@ const MAY_DEPEND_ON: [(&str, &[&str]); 4] = [
 const DEPENDENCIES: &str = "docs/decisions/0001-dependencies.md";
 
 /// Libraries that have a home: (crate as written in paths, where it may be named).
-const HOMES: [(&str, &[&str]); 4] = [
+const HOMES: [(&str, &[&str]); 8] = [
     ("timely", &["dataflows/", "src/worker/"]),
     ("differential_dataflow", &["dataflows/", "src/worker/"]),
-    ("axum", &["src/api/", "src/demo/"]),
+    ("axum", &["src/api/", "src/demo/", "src/ops/", "src/gateway/"]),
+    ("rdkafka", &["src/ingest/", "src/control/", "src/gateway/", "src/init/", "tests/"]),
+    ("etcd_client", &["src/publish/", "src/init/", "crates/edge/", "tests/"]),
+    ("sqlx", &["src/audit/", "tests/"]),
+    ("prometheus", &["src/ops/"]),
     ("clap", &["src/"]),
 ];
 
