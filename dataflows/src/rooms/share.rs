@@ -9,7 +9,7 @@ use crate::view::Stats;
 use barrage_engine::blast::{Grant, Request, SiteTotals};
 use barrage_engine::features::Features;
 use barrage_engine::precount::Record;
-use barrage_engine::room::{Context, State, step};
+use barrage_engine::room::{Context, State, may_enter, step};
 use barrage_engine::rules::{Config, Floors, Ladder};
 use barrage_engine::windows::{Idx, Slow, Totals, Windows};
 use barrage_protocol::decision::Decision;
@@ -202,6 +202,11 @@ impl Share {
     fn step(&mut self, idx: Idx, closed: &mut Closed) {
         let group = usize::from(self.windows.group(idx));
         let Some(config) = self.by_group.get(group) else { return };
+        // Of thousands of rooms that are due because they are busy, a few rise.
+        let kept = self.controllers.get(idx.0 as usize).is_some_and(Option::is_some);
+        if !kept && self.windows.glance(idx).is_some_and(|seen| !may_enter(config, &seen)) {
+            return;
+        }
         let features = self.windows.features(idx);
         let context = Context {
             unknown: self.windows.partitions(idx) & self.absent != 0,

@@ -11,6 +11,7 @@
 
 pub mod baseline;
 pub mod burst;
+mod enter;
 mod evidence;
 pub mod exact;
 pub mod fast;
@@ -22,6 +23,8 @@ pub mod surge;
 mod turn;
 
 pub use turn::step;
+
+pub use enter::may_enter;
 
 use crate::blast::{Grant, Request};
 use crate::features::Features;

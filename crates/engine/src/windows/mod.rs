@@ -7,6 +7,7 @@
 
 mod blocks;
 mod close;
+mod glance;
 mod hole;
 mod line;
 mod log;
@@ -17,6 +18,7 @@ mod sleep;
 mod slow;
 mod table;
 
+pub use glance::Glance;
 pub use slow::Slow;
 
 use crate::features::Features;
