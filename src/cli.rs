@@ -49,6 +49,8 @@ enum Command {
 
 #[derive(Debug, Subcommand)]
 enum Bench {
+    /// What a million events cost from ingest to decisions, beside a plain program that does the hot part of it
+    Core(bench::core::Args),
     /// One plain rule over a file, with rows that any engine can be compared by
     Rows(bench::rows::Args),
 }
@@ -64,6 +66,7 @@ impl Cli {
             Command::Gen(args) => scenes::generate::run(&args),
             Command::Replay { args, options } => app::replay::run(&args, &options),
             Command::Rules(command) => rules::run(&command),
+            Command::Bench(Bench::Core(args)) => app::core::run(&args),
             Command::Bench(Bench::Rows(args)) => app::rows::run(&args),
         }
     }

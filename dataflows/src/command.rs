@@ -82,6 +82,9 @@ pub enum Mode {
         /// Slots between two evaluations: those that end at a multiple of it.
         slide: u64,
     },
+    /// Changes of which rules would enter, in every slot and room, under the last group's settings: the way of a count
+    /// to a verdict, without ladder, decisions, top rooms and totals. Surges are left out.
+    Masks,
 }
 
 /// Most rooms that a view names, however many are asked for: what is exposed does not grow with the number of rooms.

@@ -7,7 +7,7 @@ use crate::rooms::{self, Inputs, Plan};
 use crate::snapshot::Snapshot;
 use crate::source::Streams;
 use crate::view::Latest;
-use crate::{Time, arbiter, config, outlet, present, rows, source, top, totals};
+use crate::{Time, arbiter, config, masks, outlet, present, rows, source, top, totals};
 use barrage_engine::rules::RuleSet;
 use barrage_protocol::ids::Slot;
 use differential_dataflow::AsCollection;
@@ -48,6 +48,7 @@ pub fn build(
                 let rule = rows::Rule { min_count_60s, slide };
                 rows::rows(streams.counts, streams.notes, setup.first, rule, outlet.clone());
             }
+            Mode::Masks => masks::masks(streams.counts, setup, outlet.clone()),
         }
         wake
     })

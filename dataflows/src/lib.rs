@@ -60,6 +60,7 @@ pub mod command;
 mod config;
 mod gauge;
 mod graph;
+mod masks;
 mod note;
 mod outlet;
 mod present;

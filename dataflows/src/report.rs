@@ -4,7 +4,7 @@ use crate::snapshot;
 use barrage_engine::blast::Arbiter;
 use barrage_engine::room::Span;
 use barrage_protocol::decision::Decision;
-use barrage_protocol::ids::Slot;
+use barrage_protocol::ids::{CLASSES, RoomKey, Slot};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -20,6 +20,21 @@ pub struct Row {
     pub count_60s: u32,
     /// Events of the 10 s before it.
     pub count_10s: u32,
+}
+
+/// A change of which rules would enter ([`crate::command::Mode::Masks`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Masked {
+    /// The slot.
+    pub slot: Slot,
+    /// The room.
+    pub room: RoomKey,
+    /// Bit i: rule i enters.
+    pub mask: u32,
+    /// Events per class in the last 600 slots.
+    pub classes_60s: [u32; CLASSES],
+    /// Errors and time-outs among them.
+    pub failed_60s: u32,
 }
 
 /// A rule that was in and has left, or is still in at the end.
@@ -38,6 +53,8 @@ pub enum Report {
     Decisions(Vec<Decision>),
     /// Rows, of slots not yet reported complete.
     Rows(Vec<Row>),
+    /// Changes of masks, of slots not yet reported complete.
+    Masks(Vec<Masked>),
     /// Rules that left, in slots not yet reported complete.
     Spans(Vec<Ended>),
     /// All decisions and rows of the slots below this one have been reported, by every worker.

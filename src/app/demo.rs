@@ -21,6 +21,7 @@ use barrage_protocol::decision::{Decision, Kind};
 use barrage_protocol::ids::{Class, Slot};
 use barrage_protocol::policy::Keys;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -54,6 +55,9 @@ pub struct Args {
     /// Seed of the generated night
     #[arg(long, value_name = "N", default_value_t = 7)]
     pub seed: u64,
+    /// Where decisions go as they are made, canonical, one a line
+    #[arg(long, value_name = "OUT.jsonl")]
+    pub decisions: Option<PathBuf>,
     /// Seconds of event time per second
     #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = speed)]
     pub speed: f64,
@@ -98,7 +102,7 @@ pub fn run(args: &Args, options: &Options) -> anyhow::Result<ExitCode> {
     let (interrupt, stop) = sync_channel(1);
     let address = serve(args.listen, &board, interrupt)?;
     eprintln!("the page: http://{address}/  (Ctrl-C ends the demo)");
-    let mut stage = Stage::new(args, keys, gate, Arc::clone(&board), &rules);
+    let mut stage = Stage::new(args, keys, gate, Arc::clone(&board), &rules)?;
     let settings = Settings { group: args.group.clone(), ..Settings::default() };
     let mut line = Lead::new(settings, rules, vec![source], 0, &mut stage)?;
     let mut ended = false;
@@ -175,16 +179,27 @@ struct Stage {
     shown: Slot,
     kinds: BTreeMap<Kind, u64>,
     first: Option<Duration>,
+    out: Option<File>,
 }
 
 impl Stage {
-    fn new(args: &Args, keys: Keys, gate: SharedGate, board: Arc<Board>, rules: &RuleSet) -> Self {
+    fn new(
+        args: &Args,
+        keys: Keys,
+        gate: SharedGate,
+        board: Arc<Board>,
+        rules: &RuleSet,
+    ) -> anyhow::Result<Self> {
         let store = Store::default();
         let watch = store.watch(keys.tree(), 1);
         let plan = Plan::new(keys.clone(), 1, Arc::new(rules.clone()), Slot::of_ms(START_MS));
         let writer = Writer::new(plan, store, &keys, 1);
         let now = Instant::now();
-        Self {
+        let create = |path: &PathBuf| {
+            let file = File::create(path);
+            file.with_context(|| format!("cannot write {}", path.display()))
+        };
+        Ok(Self {
             show: args.input.is_none().then(|| Show::new(Programme::Match)),
             writer,
             watch,
@@ -195,7 +210,8 @@ impl Stage {
             shown: Slot(0),
             kinds: BTreeMap::new(),
             first: None,
-        }
+            out: args.decisions.as_ref().map(create).transpose()?,
+        })
     }
 
     /// After a round: publishes what waits, lets the edge see it, tells the page.
@@ -295,8 +311,15 @@ impl Observer for Stage {
         &mut self,
         _slot: Slot,
         decisions: &[Decision],
-        _lines: &[String],
+        lines: &[String],
     ) -> anyhow::Result<()> {
+        if let Some(out) = &mut self.out {
+            let mut text = lines.join("\n");
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            out.write_all(text.as_bytes()).context("cannot write the decisions")?;
+        }
         if !decisions.is_empty() {
             self.first.get_or_insert_with(|| self.began.elapsed());
         }

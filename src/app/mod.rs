@@ -1,5 +1,6 @@
 //! The composition root: who is built from what, and how records become decisions.
 
+pub mod core;
 pub mod demo;
 mod follow;
 mod lead;

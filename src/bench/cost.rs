@@ -64,6 +64,17 @@ fn cpu_seconds() -> f64 {
     ticks.filter_map(|t| t.parse::<f64>().ok()).sum::<f64>() / TICKS
 }
 
+/// Processor time of the threads alive, in seconds, to the nanosecond as the scheduler counts it.
+#[must_use]
+pub fn threads_cpu_seconds() -> f64 {
+    let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let nanos = threads.filter_map(|thread| {
+        let stat = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        stat.split_whitespace().next()?.parse::<u64>().ok()
+    });
+    nanos.sum::<u64>() as f64 / 1e9
+}
+
 /// A size from this process's `status`, in bytes.
 #[must_use]
 pub fn status_bytes(name: &str) -> u64 {

@@ -9,7 +9,7 @@ mod threads;
 
 use barrage_dataflows::Setup;
 use barrage_dataflows::command::{Command, Control, Options};
-use barrage_dataflows::report::{Ended, Report, Row};
+use barrage_dataflows::report::{Ended, Masked, Report, Row};
 use barrage_dataflows::snapshot::{Frame, Room, Snapshot};
 use barrage_dataflows::view::{Latest, View};
 use barrage_engine::blast::Arbiter;
@@ -80,6 +80,7 @@ pub struct Host {
     /// Decisions of slots not yet handed out.
     decisions: BTreeMap<Slot, Vec<Decision>>,
     rows: Vec<Row>,
+    masks: Vec<Masked>,
     spans: Vec<Ended>,
     /// What was said to hold from which slot, for snapshots; what no slot to come can see is dropped.
     rules: BTreeMap<Slot, Arc<RuleSet>>,
@@ -136,6 +137,7 @@ impl Host {
             viewed: first,
             decisions: BTreeMap::new(),
             rows: Vec::new(),
+            masks: Vec::new(),
             spans: Vec::new(),
             rules,
             absent: BTreeMap::from([(first, absent)]),
@@ -254,6 +256,11 @@ impl Host {
     /// Rows of [`barrage_dataflows::command::Mode::Rows`] of the slots closed since the last call, in any order.
     pub fn rows(&mut self) -> Vec<Row> {
         std::mem::take(&mut self.rows)
+    }
+
+    /// Changes of [`barrage_dataflows::command::Mode::Masks`] of the slots closed since the last call, in any order.
+    pub fn masks(&mut self) -> Vec<Masked> {
+        std::mem::take(&mut self.masks)
     }
 
     /// Rules that left in the slots closed since the last call, in any order; with [`Options::spans`] only.
@@ -381,6 +388,7 @@ impl Host {
                 }
             }
             Report::Rows(rows) => self.rows.extend(rows),
+            Report::Masks(masks) => self.masks.extend(masks),
             Report::Spans(ended) => self.spans.extend(ended),
             Report::Complete(open) => self.complete = open,
             Report::Viewed(open) => self.viewed = open,

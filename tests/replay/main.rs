@@ -1,9 +1,12 @@
-//! `barrage replay` and `barrage bench rows` as a user runs them: the built program on files.
+//! `barrage replay`, `barrage demo` and `barrage bench` as a user runs them: the built program on files.
 //!
+//! * `demo`: the demo decides as a replay of what it was fed.
 //! * `recorded`: recorded streams against the reference of the surge rule, and their scores.
 //! * `files`: what is named, what goes on, what ends with which exit code.
 //! * `rows`: the rows of the benchmark against an exact answer.
 
+#[path = "demo.rs"]
+mod demo;
 #[path = "files.rs"]
 mod files;
 #[path = "recorded.rs"]

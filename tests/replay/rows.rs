@@ -82,3 +82,20 @@ fn rows_are_exact_at_both_slides_and_on_any_number_of_workers() {
         assert!(json["cpu_s_per_million"].is_number(), "{json}");
     }
 }
+
+/// A small `bench core`: the hot path and the plain program find the same changes, and every rule fires.
+#[test]
+fn the_hot_path_finds_what_a_plain_program_finds() {
+    for workers in ["1", "3"] {
+        let args = ["--rooms", "1000", "--rate", "50000", "--events", "2000000", "--runs", "1"];
+        let output =
+            barrage([&["bench", "core", "--workers", workers, "--json"], &args[..]].concat());
+        let json: serde_json::Value = serde_json::from_str(&ok(&output)).expect("JSON");
+        assert!(json["changes"].as_u64().is_some_and(|n| n > 1_000), "{json}");
+        for rule in ["burst", "fast", "micro", "rate", "surge"] {
+            assert!(json["fired"][rule].as_u64().is_some_and(|n| n > 0), "{rule}: {json}");
+        }
+        assert!(json["anon_bytes"].as_u64() <= json["bytes_allowed"].as_u64(), "{json}");
+        assert!(json["slot_entries"].as_u64().is_some_and(|n| n > 100_000), "{json}");
+    }
+}

@@ -2,9 +2,22 @@
 //! no, a step of such a room changes nothing and says nothing, and may be left out.
 
 use super::exact::{Excess, rate_cmp, second_above};
+use super::live::Verdict;
+use super::{State, verdict};
+use crate::features::Features;
 use crate::fixed::Fixed;
 use crate::rules::{Burst, Config, Fast, Rate, Rule, Trigger, Window};
 use crate::windows::Glance;
+use barrage_protocol::ids::Level;
+
+/// The rules that ask for a level or enter in this slot, of a room without a memory: bit i is rule i of `config`,
+/// rules beyond the 32nd left out.
+#[must_use]
+pub fn entering(config: &Config, f: &Features) -> u32 {
+    let base = State::default().in_force(f);
+    let asks = |rule: &Rule| matches!(verdict(&rule.trigger, f, &base), Verdict::Known { asks, .. } if asks > Level::NORMAL);
+    (0..32).zip(&config.rules).filter(|(_, rule)| asks(rule)).fold(0, |bits, (i, _)| bits | 1 << i)
+}
 
 /// False only if no rule of `config` enters with these numbers.
 #[must_use]
@@ -52,10 +65,9 @@ fn least(steps: &[crate::rules::StepTo]) -> Option<Fixed> {
 mod tests {
     //! The question against the step itself, on numbers about the thresholds of every rule.
     use super::*;
-    use crate::features::{Baseline, Features};
-    use crate::room::{Context, State, step};
-    use crate::rules::{RuleSet, Trigger};
-    use crate::windows::Glance;
+    use crate::features::Baseline;
+    use crate::room::{Context, step};
+    use crate::rules::RuleSet;
     use barrage_protocol::ids::{Class, Slot};
     use std::collections::BTreeSet;
 

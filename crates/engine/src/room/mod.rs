@@ -24,7 +24,7 @@ mod turn;
 
 pub use turn::step;
 
-pub use enter::may_enter;
+pub use enter::{entering, may_enter};
 
 use crate::blast::{Grant, Request};
 use crate::features::Features;
