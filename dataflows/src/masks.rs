@@ -28,11 +28,13 @@ pub(crate) fn masks<'s>(counts: StreamVec<'s, Time, Record>, setup: &Setup, outl
         move |cap, _| {
             let mut cap = Some(cap);
             let mut counts: BTreeMap<Time, Vec<Record>> = BTreeMap::new();
+            let mut spare = Vec::new();
             let mut judge = config.map(|config| Judge::new(first, config));
             move |(counts_in, frontier), output| {
                 counts_in.for_each(|at, batch| {
                     if let Some(&at) = at.least() {
-                        counts.entry(at).or_default().append(batch);
+                        let slot = counts.entry(at);
+                        slot.or_insert_with(|| std::mem::take(&mut spare)).append(batch);
                     }
                 });
                 let (Some(held), Some(judge)) = (cap.as_mut(), judge.as_mut()) else { return };
@@ -43,7 +45,10 @@ pub(crate) fn masks<'s>(counts: StreamVec<'s, Time, Record>, setup: &Setup, outl
                 let mut out = Vec::new();
                 while judge.windows.next().0 < open {
                     let slot = judge.windows.next().0;
-                    judge.close(&counts.remove(&slot).unwrap_or_default(), &mut out);
+                    let records = counts.remove(&slot).unwrap_or_default();
+                    judge.close(&records, &mut out);
+                    spare = records;
+                    spare.clear();
                 }
                 if !out.is_empty() {
                     output.session(&*held).give_container(&mut out);

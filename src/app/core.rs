@@ -9,7 +9,7 @@ use crate::bench::load::{Event, Load};
 use crate::worker::Host;
 use anyhow::{Context as _, bail, ensure};
 use barrage_dataflows::command::{Mode, Options};
-use barrage_engine::precount::Table;
+use barrage_engine::precount::{Record, Table};
 use barrage_engine::rules::RuleSet;
 use barrage_protocol::ids::{SLOT_MS, Slot};
 use plain::Plain;
@@ -133,12 +133,12 @@ impl Feed {
             self.load.slot(FIRST, slot, events);
         }
         let measured = self.at >= WARM_UP;
-        let (cpu, wall) = (cost::threads_cpu_seconds(), Instant::now());
+        let (cpu, wall) = (cost::cpu_seconds_exact(), Instant::now());
         for (events, slot) in self.chunk.iter().zip(self.at..) {
             take(Slot(FIRST.0 + slot), events, measured)?;
         }
         if measured {
-            self.cost.cpu_seconds += cost::threads_cpu_seconds() - cpu;
+            self.cost.cpu_seconds += cost::cpu_seconds_exact() - cpu;
             self.cost.wall_seconds += wall.elapsed().as_secs_f64();
             self.events += self.chunk.iter().map(|e| e.len() as u64).sum::<u64>();
         }
@@ -153,6 +153,7 @@ impl Feed {
 #[derive(Default)]
 struct Counting {
     open: [Table; OPEN],
+    records: Vec<Record>,
 }
 
 impl Counting {
@@ -171,9 +172,9 @@ impl Counting {
 
     fn hand_over(&mut self, slot: Slot, host: &mut Host) -> anyhow::Result<()> {
         let table = &mut self.open[slot.0 as usize % OPEN];
-        let mut records = Vec::with_capacity(table.len());
-        table.drain(0, &mut records);
-        Ok(host.counts(0, slot, records, Vec::new())?)
+        self.records.clear();
+        table.drain(0, &mut self.records);
+        Ok(host.counts_of(0, slot, &self.records, Vec::new())?)
     }
 }
 

@@ -290,7 +290,8 @@ impl Line {
                 if slotting.first_open() == Some(slot) {
                     let batch = slotting.drain(slot);
                     observer.counts(slot, &batch);
-                    host.counts(*partition, slot, batch.records, batch.names)?;
+                    host.counts_of(*partition, slot, &batch.records, batch.names)?;
+                    slotting.recycle(batch.records);
                 }
             }
         }

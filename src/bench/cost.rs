@@ -64,15 +64,11 @@ fn cpu_seconds() -> f64 {
     ticks.filter_map(|t| t.parse::<f64>().ok()).sum::<f64>() / TICKS
 }
 
-/// Processor time of the threads alive, in seconds, to the nanosecond as the scheduler counts it.
+/// Processor time of this process, all threads together, to the nanosecond.
 #[must_use]
-pub fn threads_cpu_seconds() -> f64 {
-    let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    let nanos = threads.filter_map(|thread| {
-        let stat = fs::read_to_string(thread.path().join("schedstat")).ok()?;
-        stat.split_whitespace().next()?.parse::<u64>().ok()
-    });
-    nanos.sum::<u64>() as f64 / 1e9
+pub fn cpu_seconds_exact() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 /// A size from this process's `status`, in bytes.

@@ -38,6 +38,8 @@ pub struct Slotting {
     /// In order of their slots.
     open: VecDeque<Open>,
     spare: Vec<Table>,
+    /// A buffer handed back, for the next slot.
+    records: Vec<Record>,
     names: Names,
 }
 
@@ -51,7 +53,8 @@ impl Slotting {
     /// Slotting that keeps `names` names a generation. The clock holds back fewer hits than that.
     fn with_names(partition: u32, names: usize) -> Self {
         let names = Names::new(names);
-        Self { partition, open: VecDeque::new(), spare: Vec::new(), names }
+        let (open, spare, records) = (VecDeque::new(), Vec::new(), Vec::new());
+        Self { partition, open, spare, records, names }
     }
 
     /// Keeps the id of a room that is about to be read; call it for every item with a hit, before the clock sees it.
@@ -93,13 +96,21 @@ impl Slotting {
         self.open.front().map(|open| open.slot)
     }
 
+    /// Takes back the buffer of a batch, for the next one; after a spike it is let go.
+    pub fn recycle(&mut self, records: Vec<Record>) {
+        if records.capacity() / 8 <= records.len() {
+            self.records = records;
+        }
+    }
+
     /// Takes what was counted in `slot`; empty where nothing was. Slots are drained in rising order.
     pub fn drain(&mut self, slot: Slot) -> Batch {
         let at = self.open.binary_search_by_key(&slot, |open| open.slot);
         let Some(mut open) = at.ok().and_then(|at| self.open.remove(at)) else {
             return Batch::default();
         };
-        let mut records = Vec::with_capacity(open.table.len());
+        let mut records = std::mem::take(&mut self.records);
+        records.clear();
         open.table.drain(self.partition, &mut records);
         if self.spare.len() < SPARE {
             self.spare.push(open.table);

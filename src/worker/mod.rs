@@ -26,6 +26,9 @@ use threads::Threads;
 /// How far ahead of the last closed slot counts may lie: 120 s of event time. The control side reads at most 30 s ahead.
 pub const AHEAD: u64 = 1_200;
 
+/// Most records in a command of [`Host::counts_of`]: some 40 kB.
+const PART: usize = 1_024;
+
 /// How far the view may lag behind the decisions, in slots, before a close waits for it.
 const VIEW_LAG: u64 = 600;
 
@@ -172,6 +175,26 @@ impl Host {
         // Any worker may take them; the exchange behind it finds the owners.
         let worker = partition as usize % self.threads.workers();
         self.send(worker, Command::Counts { slot, records, names })
+    }
+
+    /// Sends counts as [`Self::counts`] does, out of a buffer that stays with the caller: in parts so small that their
+    /// memory goes round between the threads.
+    ///
+    /// # Errors
+    /// [`Fault::Closed`], [`Fault::Ahead`], [`Fault::Panicked`], [`Fault::Ended`].
+    pub fn counts_of(
+        &mut self,
+        partition: u32,
+        slot: Slot,
+        records: &[Record],
+        names: Vec<(RoomKey, Box<str>)>,
+    ) -> Result<(), Fault> {
+        if !names.is_empty() {
+            self.counts(partition, slot, Vec::new(), names)?;
+        }
+        records
+            .chunks(PART)
+            .try_for_each(|part| self.counts(partition, slot, part.to_vec(), Vec::new()))
     }
 
     /// Levels known from the policies in force: they hold from the next slot on, and none falls before `hold_until`.

@@ -20,23 +20,28 @@ pub struct Record {
 /// Slots of an empty table.
 const LEAST: usize = 256;
 
-/// One room's counts: exactly one cache line, so that an event costs at most one miss.
+/// One room's counts: half a cache line, so that the open slots of thousands of rooms stay close to the processor.
 #[derive(Clone, Copy, Debug, Default)]
-#[repr(C, align(64))]
+#[repr(C, align(32))]
 struct Entry {
-    room: RoomKey,
+    /// First half of the room's key; the second stands in `tails`.
+    key: u64,
     /// The entry is in use if this equals the table's: clearing the table is one addition.
     generation: u32,
-    classes: [u32; CLASSES],
-    outcomes: [u32; OUTCOMES - 1],
+    classes: [u16; CLASSES],
+    outcomes: [u16; OUTCOMES - 1],
 }
 
 /// Counts of ONE open slot of ONE partition.
 #[derive(Debug)]
 pub struct Table {
     entries: Vec<Entry>,
+    /// Second halves of the keys, by position.
+    tails: Vec<u64>,
     /// Positions in use, in order of first events.
     used: Vec<u32>,
+    /// Counts of rooms of which one would not fit any more.
+    full: Vec<Record>,
     generation: u32,
     /// `64 - log2(entries)`: the top bits of a key are its home.
     shift: u32,
@@ -52,7 +57,9 @@ impl Table {
     fn with_entries(n: usize) -> Self {
         Self {
             entries: vec![Entry::default(); n],
+            tails: vec![0; n],
             used: Vec::new(),
+            full: Vec::new(),
             generation: 1,
             shift: 64 - n.trailing_zeros(),
         }
@@ -73,47 +80,60 @@ impl Table {
     /// Bytes allocated.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.entries.capacity() * size_of::<Entry>() + self.used.capacity() * size_of::<u32>()
+        self.entries.capacity() * size_of::<Entry>()
+            + self.tails.capacity() * size_of::<u64>()
+            + self.used.capacity() * size_of::<u32>()
+            + self.full.capacity() * size_of::<Record>()
     }
 
-    fn home(&self, room: RoomKey) -> usize {
-        (room.0 >> self.shift) as usize
+    fn home(&self, key: u64) -> usize {
+        (key >> self.shift) as usize
     }
 
     /// Starts to load the place of a room whose event comes soon.
     #[inline]
     pub fn prefetch(&self, room: RoomKey) {
-        prefetch(&self.entries, self.home(room));
+        prefetch(&self.entries, self.home(room.0));
     }
 
     /// Counts one event.
     #[inline]
     pub fn add(&mut self, room: RoomKey, class: Class, outcome: Outcome) {
         let mask = self.entries.len() - 1;
-        let mut at = self.home(room) & mask;
+        let mut at = self.home(room.0) & mask;
         loop {
             let entry = &mut self.entries[at];
             if entry.generation != self.generation {
+                self.open(at, room);
                 break;
             }
-            if entry.room == room {
-                entry.count(class, outcome);
-                return;
+            if entry.key == room.0 && self.tails[at] == room.1 {
+                break;
             }
             at = (at + 1) & mask;
         }
-        self.open(at, room, class, outcome);
-    }
-
-    /// First event of a room in this slot.
-    fn open(&mut self, at: usize, room: RoomKey, class: Class, outcome: Outcome) {
-        let entry = &mut self.entries[at];
-        *entry = Entry { room, generation: self.generation, ..Entry::default() };
-        entry.count(class, outcome);
-        self.used.push(at as u32);
+        if !self.entries[at].count(class, outcome) {
+            self.spill(at, class, outcome);
+        }
         if self.used.len() * 3 > self.entries.len() * 2 {
             self.grow();
         }
+    }
+
+    /// First event of a room in this slot.
+    fn open(&mut self, at: usize, room: RoomKey) {
+        self.entries[at] = Entry { key: room.0, generation: self.generation, ..Entry::default() };
+        self.tails[at] = room.1;
+        self.used.push(at as u32);
+    }
+
+    /// A counter is full: what was counted becomes a record, and the entry begins anew.
+    #[cold]
+    fn spill(&mut self, at: usize, class: Class, outcome: Outcome) {
+        let entry = &mut self.entries[at];
+        self.full.push(entry.record(self.tails[at], 0));
+        *entry = Entry { key: entry.key, generation: entry.generation, ..Entry::default() };
+        entry.count(class, outcome);
     }
 
     #[cold]
@@ -121,13 +141,16 @@ impl Table {
         let mut larger = Self::with_entries(self.entries.len() * 2);
         let mask = larger.entries.len() - 1;
         larger.used.reserve(self.used.len() * 2);
+        larger.full = std::mem::take(&mut self.full);
         for &from in &self.used {
-            let entry = Entry { generation: larger.generation, ..self.entries[from as usize] };
-            let mut at = larger.home(entry.room) & mask;
+            let from = from as usize;
+            let entry = Entry { generation: larger.generation, ..self.entries[from] };
+            let mut at = larger.home(entry.key) & mask;
             while larger.entries[at].generation == larger.generation {
                 at = (at + 1) & mask;
             }
             larger.entries[at] = entry;
+            larger.tails[at] = self.tails[from];
             larger.used.push(at as u32);
         }
         *self = larger;
@@ -136,12 +159,14 @@ impl Table {
     /// Appends the counts to `out` as records of `partition`, and empties the table.
     pub fn drain(&mut self, partition: u32, out: &mut Vec<Record>) {
         let bit = 1 << (partition % 32);
-        out.reserve(self.used.len());
+        out.reserve(self.used.len() + self.full.len());
+        out.extend(self.full.drain(..).map(|record| Record { partitions: bit, ..record }));
         for (i, &at) in self.used.iter().enumerate() {
             if let Some(&soon) = self.used.get(i + 8) {
                 prefetch(&self.entries, soon as usize);
+                prefetch(&self.tails, soon as usize);
             }
-            self.entries[at as usize].records(bit, out);
+            out.push(self.entries[at as usize].record(self.tails[at as usize], bit));
         }
         let used = self.used.len();
         self.used.clear();
@@ -157,41 +182,28 @@ impl Table {
 }
 
 impl Entry {
+    /// Counts one event; false, and nothing done, where a counter is full.
     #[inline]
-    fn count(&mut self, class: Class, outcome: Outcome) {
-        self.classes[class as usize] += 1;
+    fn count(&mut self, class: Class, outcome: Outcome) -> bool {
+        let all = &mut self.classes[class as usize];
+        if *all == u16::MAX {
+            return false;
+        }
         if outcome != Outcome::Ok {
-            self.outcomes[outcome as usize - 1] += 1;
+            let bad = &mut self.outcomes[outcome as usize - 1];
+            if *bad == u16::MAX {
+                return false;
+            }
+            *bad += 1;
         }
+        *all += 1;
+        true
     }
 
-    /// One record; more where a count exceeds what one holds.
-    #[inline]
-    fn records(&self, partitions: u32, out: &mut Vec<Record>) {
-        let (mut classes, mut outcomes) = (self.classes, self.outcomes);
-        loop {
-            let mut record = Record { room: self.room, partitions, ..Record::default() };
-            let mut rest = 0;
-            for (left, put) in classes.iter_mut().zip(&mut record.classes) {
-                rest |= split(left, put);
-            }
-            for (left, put) in outcomes.iter_mut().zip(&mut record.outcomes) {
-                rest |= split(left, put);
-            }
-            out.push(record);
-            if rest == 0 {
-                return;
-            }
-        }
+    fn record(&self, tail: u64, partitions: u32) -> Record {
+        let Self { key, classes, outcomes, .. } = *self;
+        Record { room: RoomKey(key, tail), classes, outcomes, partitions }
     }
-}
-
-/// Moves as much as fits from `left` to `put`, and returns what is left.
-#[inline]
-fn split(left: &mut u32, put: &mut u16) -> u32 {
-    *put = (*left).min(u32::from(u16::MAX)) as u16;
-    *left -= u32::from(*put);
-    *left
 }
 
 #[cfg(test)]

@@ -36,8 +36,7 @@ impl Hottest {
 
     /// Changes since the last call: −1 for what no longer holds, +1 for what does.
     pub(crate) fn changes(&mut self, share: &Share) -> Vec<(Hot, isize)> {
-        self.candidates.clear();
-        self.candidates.extend(share.warmth().map(|(heat, idx)| (Reverse(heat), idx)));
+        self.candidates(share);
         if self.top < self.candidates.len() && self.top > 0 {
             // Ties at the edge are kept, so that the choice among them is by id and not by index.
             let (_, edge, _) = self.candidates.select_nth_unstable(self.top - 1);
@@ -53,5 +52,20 @@ impl Hottest {
         let changes = gone.chain(now.difference(&self.said).map(|hot| (hot.clone(), 1))).collect();
         self.said = now;
         changes
+    }
+
+    /// Every room that can be among the hottest. A few rooms are watched by rules; all others have fewer events than
+    /// these, so that they need not be looked at where enough of the watched ones are hot enough.
+    fn candidates(&mut self, share: &Share) {
+        self.candidates.clear();
+        let (least, watched) = share.watched();
+        self.candidates.extend(watched.map(|(heat, idx)| (Reverse(heat), idx)));
+        let hot_enough = |(Reverse((level, count)), _): &&(Reverse<Heat>, Idx)| {
+            *level > Level::NORMAL || *count >= least
+        };
+        if self.candidates.iter().filter(hot_enough).take(self.top).count() < self.top {
+            self.candidates.clear();
+            self.candidates.extend(share.warmth().map(|(heat, idx)| (Reverse(heat), idx)));
+        }
     }
 }

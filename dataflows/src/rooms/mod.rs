@@ -118,10 +118,16 @@ impl Caps {
     }
 }
 
+/// Buffers kept for the slots to come.
+const SPARE: usize = 4;
+
 /// What waits for its slot.
 #[derive(Default)]
 struct Ahead {
     counts: BTreeMap<Time, Vec<Record>>,
+    /// Buffers of slots that are closed: a slot of a busy site is large enough that the system would take its memory
+    /// back, and clear it again, every time.
+    spare: Vec<Vec<Record>>,
     notes: BTreeMap<Time, Vec<Note>>,
     configs: BTreeMap<Time, Vec<config::Change>>,
     grants: Vec<Grant>,
@@ -134,13 +140,19 @@ struct Ahead {
 
 impl Ahead {
     fn counts(&mut self, at: Time, batch: &mut Vec<Record>) {
-        let slot = self.counts.entry(at).or_default();
-        if slot.is_empty() {
-            *slot = std::mem::take(batch);
-        } else {
-            slot.append(batch);
-        }
+        let spare = &mut self.spare;
+        let slot = self.counts.entry(at).or_insert_with(|| spare.pop().unwrap_or_default());
+        slot.append(batch);
         self.most = self.most.max(self.counts.len() as u64);
+    }
+
+    /// Takes the buffer of a closed slot back; after a spike it is let go.
+    fn reuse(&mut self, mut records: Vec<Record>) {
+        let wanted = records.capacity() / 8 <= records.len();
+        records.clear();
+        if wanted && records.capacity() > 0 && self.spare.len() < SPARE {
+            self.spare.push(records);
+        }
     }
 
     fn notes(&mut self, at: Time, batch: &mut Vec<Note>) {
@@ -341,6 +353,7 @@ impl Operator {
         let records = self.ahead.counts.remove(&slot).unwrap_or_default();
         let quiet = self.share.quiet();
         self.share.close(&records, &mut self.closed);
+        self.ahead.reuse(records);
         let closed = &mut self.closed;
         let ended = std::mem::take(&mut closed.ended);
         if self.spans && !ended.is_empty() {

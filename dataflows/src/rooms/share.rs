@@ -347,11 +347,25 @@ impl Share {
 
     /// Rooms in whom anything happens, with their heat: the level, then events of the last ten seconds.
     pub(super) fn warmth(&self) -> impl Iterator<Item = (hottest::Heat, Idx)> + '_ {
-        self.windows.rooms().filter_map(|idx| {
-            let level = self.state(idx).map_or(Level::NORMAL, State::level);
-            let count = self.windows.count_10s(idx);
-            (count > 0 || level > Level::NORMAL).then_some(((level, count), idx))
-        })
+        self.windows.rooms().filter_map(|idx| self.heat(idx))
+    }
+
+    /// The same of those rooms only that are watched or have a level: all with at least so many events.
+    pub(super) fn watched(&self) -> (u32, impl Iterator<Item = (hottest::Heat, Idx)> + '_) {
+        let places =
+            (0..self.controllers.len()).map(|at| Idx(u32::try_from(at).unwrap_or(u32::MAX)));
+        let held = places.filter(|idx| self.state(*idx).is_some_and(|s| s.level() > Level::NORMAL));
+        // A room with a level stands in both lists if it is watched too.
+        let watched = self.windows.watched();
+        let others =
+            watched.filter(|idx| self.state(*idx).is_none_or(|s| s.level() == Level::NORMAL));
+        (self.windows.watched_from(), held.chain(others).filter_map(|idx| self.heat(idx)))
+    }
+
+    fn heat(&self, idx: Idx) -> Option<(hottest::Heat, Idx)> {
+        let level = self.state(idx).map_or(Level::NORMAL, State::level);
+        let count = self.windows.count_10s(idx);
+        (count > 0 || level > Level::NORMAL).then_some(((level, count), idx))
     }
 
     /// A room as the view shows it.

@@ -7,6 +7,7 @@ use super::rows::{add, seconds_of_5, sub};
 use super::sleep::FORGET;
 use super::{Idx, Windows, hole};
 use crate::precount::Record;
+use crate::prefetch::prefetch;
 use barrage_protocol::ids::{CLASSES, RoomKey, Slot};
 
 /// How many entries ahead a room's line is asked for.
@@ -143,9 +144,10 @@ impl Windows {
 
     /// Slots T − 10, T − 30 and T − 50 leave the windows that only some rooms have.
     fn leave_short(&mut self, t: u32) {
-        let rows = &mut self.rows;
-        let slot = self.log.before(t, 10);
-        for entry in &slot.entries {
+        let Self { rows, log, .. } = self;
+        let slot = log.before(t, 10);
+        for (i, entry) in slot.entries.iter().enumerate() {
+            rows.ask(&slot.entries, i);
             let Some(hot) = rows.hot.get_mut(rows.of[entry.idx as usize].hot as usize) else {
                 continue;
             };
@@ -154,14 +156,16 @@ impl Windows {
             (hot.left, hot.left_at) = (count, t);
             sub(&mut hot.classes[0], &slot.classes(entry));
         }
-        let slot = self.log.before(t, 30);
-        for entry in &slot.entries {
+        let slot = log.before(t, 30);
+        for (i, entry) in slot.entries.iter().enumerate() {
+            rows.ask(&slot.entries, i);
             if let Some(warm) = rows.warm.get_mut(rows.of[entry.idx as usize].warm as usize) {
                 warm.count_3s = warm.count_3s.wrapping_sub(slot.total(entry));
             }
         }
-        let slot = self.log.before(t, 50);
-        for entry in &slot.entries {
+        let slot = log.before(t, 50);
+        for (i, entry) in slot.entries.iter().enumerate() {
+            rows.ask(&slot.entries, i);
             if let Some(warm) = rows.warm.get_mut(rows.of[entry.idx as usize].warm as usize) {
                 warm.count_5s = warm.count_5s.wrapping_sub(slot.total(entry));
             }
@@ -171,7 +175,13 @@ impl Windows {
 
     fn leave_bad(&mut self, t: u32, back: u32, window: usize) {
         let rows = &mut self.rows;
-        for (room, bad) in self.log.before(t, back).bad_lines() {
+        let slot = self.log.before(t, back);
+        // Two readings of the same lines, the first ahead of the second.
+        let mut soon = slot.bad_lines().skip(AHEAD);
+        for (room, bad) in slot.bad_lines() {
+            if let Some((soon, _)) = soon.next() {
+                prefetch(&rows.of, soon as usize);
+            }
             if let Some(hot) = rows.hot.get_mut(rows.of[room as usize].hot as usize) {
                 sub(&mut hot.bad[window], &bad);
             }
@@ -195,6 +205,22 @@ impl Windows {
                     None => self.bear(record.room, t),
                 };
                 self.lines.prefetch(*room);
+            }
+            // The lines are here by now: what an event will touch beyond them is asked for.
+            for room in rooms.iter().take(batch.len()).filter(|room| **room != NONE) {
+                let line = &self.lines[*room];
+                if line.last / BLOCK != t / BLOCK {
+                    self.colds.prefetch(*room);
+                }
+                if line.is(WARM | HOT) {
+                    prefetch(&self.rows.of, *room as usize);
+                }
+            }
+            for room in rooms.iter().take(batch.len()).filter(|room| **room != NONE) {
+                if self.lines[*room].is(WARM | HOT) {
+                    self.rows.ask_rows(*room);
+                    prefetch(&self.rows.warmth, self.rows.of[*room as usize].warm as usize);
+                }
             }
             for (room, record) in rooms.iter().zip(batch).filter(|(room, _)| **room != NONE) {
                 let same = self.lines[*room].key_tail == record.room.1 as u32;
@@ -337,9 +363,12 @@ impl Windows {
 
     /// The end of a 10 s block: rows that nobody needs any more are taken back, the block joins the background.
     fn end_block(&mut self, t: u32) {
+        // Not at the very limit: a room about it would lose its row and walk all its entries for a new one, every ten
+        // seconds.
+        let (hot_least, warm_least) = (self.limits.count_60s / 4 * 3, self.limits.warm_10s / 2);
         for at in (0..self.rows.hot.len()).rev() {
             let hot = &self.rows.hot[at];
-            if hot.count_60s <= self.limits.count_60s && !hot.pinned {
+            if hot.count_60s <= hot_least && !hot.pinned {
                 let room = hot.room;
                 self.lines[room].put(HOT, false);
                 self.rows.calm_down(room);
@@ -353,7 +382,7 @@ impl Windows {
             }
             let room = self.rows.warmth[at].room;
             let line = &mut self.lines[room];
-            if line.count_10s < self.limits.warm_10s && !line.is(HOT) {
+            if line.count_10s < warm_least && !line.is(HOT) {
                 line.put(WARM, false);
                 self.rows.cool_down(room);
             } else {

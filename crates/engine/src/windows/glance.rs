@@ -7,7 +7,7 @@ use crate::features::Baseline;
 /// The numbers of [`crate::features::Features`] by which most rules refuse, with the same values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Glance {
-    /// c(T).
+    /// c(T); where the last 10 slots together hold too few for any rule on a slot, their sum.
     pub count: u32,
     /// Events of the last 10 slots.
     pub count_1s: u32,
@@ -30,7 +30,11 @@ impl Windows {
         let hot = self.rows.hot.get(place.hot as usize)?;
         let surge = |w: &super::rows::Warm| w.count_3s >= w.enough_3s || w.count_5s >= w.enough_5s;
         Some(Glance {
-            count: self.count_now(line, t),
+            count: if hot.count_1s > self.limits.count_100ms {
+                self.count_now(line, t)
+            } else {
+                hot.count_1s
+            },
             count_1s: hot.count_1s,
             count_10s: line.count_10s,
             count_60s: line.count_60s,

@@ -2,7 +2,7 @@
 
 use super::blocks::Blocks;
 use crate::features::Baseline;
-use crate::prefetch::prefetch;
+use crate::prefetch::prefetch_whole;
 use barrage_protocol::ids::RoomKey;
 
 /// No entry, no slot, no row.
@@ -169,7 +169,7 @@ impl<T: Clone> Chunks<T> {
     #[inline(always)]
     pub(super) fn prefetch(&self, at: u32) {
         if let Some(chunk) = self.chunks.get(at as usize / CHUNK) {
-            prefetch(chunk, at as usize % CHUNK);
+            prefetch_whole(chunk, at as usize % CHUNK);
         }
     }
 }

@@ -178,9 +178,16 @@ impl Windows {
         (0..self.lines.len() as u32).filter(|room| !self.lines[*room].is(GONE)).map(Idx)
     }
 
-    /// Rooms with a window that some rule watches: the only ones with more than a few events in ten seconds.
+    /// Rooms with a window that some rule watches: every room with at least [`Self::watched_from`] events in ten
+    /// seconds is among them.
     pub fn watched(&self) -> impl Iterator<Item = Idx> + '_ {
         self.rows.warmth.iter().map(|w| Idx(w.room))
+    }
+
+    /// Events in ten seconds from which on a room is watched; the greatest number if no rule watches any.
+    #[must_use]
+    pub fn watched_from(&self) -> u32 {
+        self.limits.warm_10s
     }
 
     /// The room of that key.

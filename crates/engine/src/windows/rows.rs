@@ -3,8 +3,12 @@
 //! that nothing of this is paid for the others.
 
 use super::line::{Line, NONE};
-use super::log::{BAD, Log};
+use super::log::{BAD, Entry, Log};
+use crate::prefetch::prefetch;
 use barrage_protocol::ids::CLASSES;
+
+/// How many entries ahead a row is asked for.
+const AHEAD: usize = 16;
 
 /// Adds counts to sums; sums wrap, see `Line`.
 #[inline(always)]
@@ -70,6 +74,27 @@ pub(super) struct Rows {
     pub(super) warm: Vec<Warm>,
     pub(super) warmth: Vec<Warmth>,
     pub(super) hot: Vec<Hot>,
+}
+
+impl Rows {
+    /// Asks for the places of rooms that come later, and for the rows of rooms that come soon.
+    #[inline(always)]
+    pub(super) fn ask(&self, entries: &[Entry], at: usize) {
+        if let Some(later) = entries.get(at + 2 * AHEAD) {
+            prefetch(&self.of, later.idx as usize);
+        }
+        if let Some(soon) = entries.get(at + AHEAD) {
+            self.ask_rows(soon.idx);
+        }
+    }
+
+    /// Asks for the rows of a room whose place is at hand.
+    #[inline(always)]
+    pub(super) fn ask_rows(&self, room: u32) {
+        let place = self.of[room as usize];
+        prefetch(&self.warm, place.warm as usize);
+        prefetch(&self.hot, place.hot as usize);
+    }
 }
 
 /// How many of the five seconds that end with slot `last + gap` hold an event.
