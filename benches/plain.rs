@@ -1,12 +1,12 @@
 //! The plain program: one thread, no dataflow, nothing of ours but the types of an event and the hint to the
-//! processor. It does by hand what the hot
-//! path does (counts per slot, sliding sums, baselines, which rules would enter) as fast as a plain program can, and is
-//! both the reference of `bench core` and its oracle: the changes it finds must be those of the hot path.
+//! processor. It does by hand what the hot path does (counts per slot, sliding sums by class and outcome, baselines,
+//! which rules would enter) as fast as a plain program can, and is both the reference of `bench core` and its oracle:
+//! the changes it finds, with the sums they were found on, must be those of the hot path.
 //!
 //! Rules as shipped for the last group, in the order of their ids: burst, fast, micro, rate; without surges. Shorter
 //! than ten minutes, so that no room is forgotten.
 
-use barrage_protocol::ids::{CLASSES, Class, Outcome, RoomKey};
+use barrage_protocol::ids::{CLASSES, Class, OUTCOMES, Outcome, RoomKey};
 
 /// Slots of the log: what any window reaches back, and the slot being closed.
 const KEPT: u32 = 701;
@@ -18,6 +18,8 @@ const AHEAD: usize = 16;
 const LISTED: u32 = 800;
 /// A slot with more events is looked at: 1,000 a second.
 const SPIKE: u32 = 100;
+/// Outcomes that are counted: all but ok, which is the rest.
+const BAD: usize = OUTCOMES - 1;
 const BURST: u8 = 1;
 const FAST: u8 = 2;
 const MICRO: u8 = 4;
@@ -30,10 +32,16 @@ pub(super) struct Change {
     pub(super) room: RoomKey,
     /// Bits: burst, fast, micro, rate.
     pub(super) mask: u8,
-    /// Events per class in the last 600 slots.
-    pub(super) classes_60s: [u32; CLASSES],
-    /// Errors and time-outs among them.
-    pub(super) failed_60s: u32,
+    /// Events by class and by outcome in the last 10, 100 and 600 slots.
+    pub(super) sums: Sums,
+}
+
+/// Events by class and by outcome other than ok, in the last 10, 100 and 600 slots.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(C, align(64))]
+pub(super) struct Sums {
+    pub(super) classes: [[u32; CLASSES]; 3],
+    pub(super) bad: [[u32; BAD]; 3],
 }
 
 /// Counts of a room in an open slot.
@@ -41,7 +49,7 @@ pub(super) struct Change {
 struct Count {
     room: RoomKey,
     classes: [u16; CLASSES],
-    failed: u16,
+    bad: [u16; BAD],
     generation: u16,
 }
 
@@ -74,7 +82,9 @@ impl Open {
             let count = &mut self.counts[at];
             if count.room == room {
                 count.classes[class as usize] += 1;
-                count.failed += u16::from(matches!(outcome, Outcome::Error | Outcome::Timeout));
+                if outcome != Outcome::Ok {
+                    count.bad[outcome as usize - 1] += 1;
+                }
                 break;
             }
             at = (at + 1) & mask;
@@ -132,20 +142,37 @@ struct Room {
     left_at: u32,
 }
 
-/// Sums of 60 s that a change tells of.
-#[derive(Clone, Copy, Default)]
-struct Minute {
-    classes: [u32; CLASSES],
-    failed: u32,
-}
-
 /// A room in a closed slot.
 #[derive(Clone, Copy)]
 struct Entry {
     room: u32,
     count: u32,
     classes: [u16; CLASSES],
-    failed: u16,
+    bad: [u16; BAD],
+}
+
+impl Sums {
+    /// Events by outcome in one of the windows: what is not otherwise was ok.
+    pub(super) fn outcomes(&self, window: usize) -> [u32; OUTCOMES] {
+        let [error, timeout, rejected, ignored] = self.bad[window];
+        let all: u32 = self.classes[window].iter().sum();
+        [all - error - timeout - rejected - ignored, error, timeout, rejected, ignored]
+    }
+
+    fn take(&mut self, entry: &Entry) {
+        for window in 0..3 {
+            self.classes[window]
+                .iter_mut()
+                .zip(entry.classes)
+                .for_each(|(s, n)| *s += u32::from(n));
+            self.bad[window].iter_mut().zip(entry.bad).for_each(|(s, n)| *s += u32::from(n));
+        }
+    }
+
+    fn leave(&mut self, window: usize, entry: &Entry) {
+        self.classes[window].iter_mut().zip(entry.classes).for_each(|(s, n)| *s -= u32::from(n));
+        self.bad[window].iter_mut().zip(entry.bad).for_each(|(s, n)| *s -= u32::from(n));
+    }
 }
 
 /// The baseline that a room is judged by.
@@ -237,7 +264,7 @@ pub(super) struct Plain {
     index: Vec<(u32, u32)>,
     keys: Vec<RoomKey>,
     rooms: Vec<Room>,
-    minutes: Vec<Minute>,
+    sums: Vec<Sums>,
     log: Vec<Vec<Entry>>,
     listed: Vec<u32>,
     on: Vec<u32>,
@@ -259,7 +286,7 @@ impl Plain {
             index: vec![(0, 0); 1 << 12],
             keys: Vec::new(),
             rooms: Vec::new(),
-            minutes: Vec::new(),
+            sums: Vec::new(),
             log: vec![Vec::new(); KEPT as usize],
             listed: Vec::new(),
             on: Vec::new(),
@@ -305,7 +332,7 @@ impl Plain {
         let place = self.keys.len() as u32;
         self.keys.push(room);
         self.rooms.push(Room { first: self.t, last: self.t, ..Room::default() });
-        self.minutes.push(Minute::default());
+        self.sums.push(Sums::default());
         self.put(room, place);
         place
     }
@@ -335,8 +362,8 @@ impl Plain {
             for (i, entry) in entries.iter().enumerate() {
                 if let Some(soon) = entries.get(i + AHEAD) {
                     ask(&self.rooms, soon.room as usize);
-                    if back == 600 {
-                        ask(&self.minutes, soon.room as usize);
+                    if back != 700 {
+                        barrage_engine::prefetch::prefetch_whole(&self.sums, soon.room as usize);
                     }
                 }
                 let room = &mut self.rooms[entry.room as usize];
@@ -350,17 +377,15 @@ impl Plain {
                         room.count_10s -= entry.count;
                         room.base_sum += entry.count;
                         room.base_squares += square;
+                        self.sums[entry.room as usize].leave(1, entry);
                     }
                     600 => {
                         room.count_60s -= entry.count;
-                        let minute = &mut self.minutes[entry.room as usize];
-                        for (sum, n) in minute.classes.iter_mut().zip(entry.classes) {
-                            *sum -= u32::from(n);
-                        }
-                        minute.failed -= u32::from(entry.failed);
+                        self.sums[entry.room as usize].leave(2, entry);
                     }
                     _ => {
                         room.count_1s -= entry.count;
+                        self.sums[entry.room as usize].leave(0, entry);
                         (room.left, room.left_at) = (entry.count, t);
                     }
                 }
@@ -382,16 +407,16 @@ impl Plain {
                 let key = open.counts[*soon as usize].room;
                 ask(&self.index, key.0 as usize & (self.index.len() - 1));
             }
-            let Count { room, classes, failed, .. } = open.counts[*used as usize];
+            let Count { room, classes, bad, .. } = open.counts[*used as usize];
             let count = classes.iter().map(|n| u32::from(*n)).sum();
-            entries.push(Entry { room: self.place(room), count, classes, failed });
+            entries.push(Entry { room: self.place(room), count, classes, bad });
         }
         open.clear();
         self.open[at] = open;
         for (i, entry) in entries.iter().enumerate() {
             if let Some(soon) = entries.get(i + AHEAD) {
                 ask(&self.rooms, soon.room as usize);
-                ask(&self.minutes, soon.room as usize);
+                barrage_engine::prefetch::prefetch_whole(&self.sums, soon.room as usize);
             }
             let room = &mut self.rooms[entry.room as usize];
             room.event(t);
@@ -399,11 +424,7 @@ impl Plain {
             room.count_10s += entry.count;
             room.count_60s += entry.count;
             room.now = entry.count;
-            let minute = &mut self.minutes[entry.room as usize];
-            for (sum, n) in minute.classes.iter_mut().zip(entry.classes) {
-                *sum += u32::from(n);
-            }
-            minute.failed += u32::from(entry.failed);
+            self.sums[entry.room as usize].take(entry);
             if room.count_60s > LISTED && !room.listed {
                 room.listed = true;
                 self.listed.push(entry.room);
@@ -428,9 +449,8 @@ impl Plain {
             let mask = state.judge(t);
             if mask != state.mask {
                 state.mask = mask;
-                let Minute { classes, failed } = self.minutes[*room as usize];
-                let key = self.keys[*room as usize];
-                changes.push(Change { room: key, mask, classes_60s: classes, failed_60s: failed });
+                let (room, sums) = (self.keys[*room as usize], self.sums[*room as usize]);
+                changes.push(Change { room, mask, sums });
             }
         }
         let lit = |room: &&u32| rooms[**room as usize].mask != 0;

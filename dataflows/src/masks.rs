@@ -8,7 +8,7 @@ use barrage_engine::precount::Record;
 use barrage_engine::room::{entering, may_enter};
 use barrage_engine::rules::{Config, Floors, Trigger};
 use barrage_engine::windows::{Idx, Windows};
-use barrage_protocol::ids::{Outcome, Slot};
+use barrage_protocol::ids::Slot;
 use std::collections::BTreeMap;
 use timely::container::CapacityContainerBuilder;
 use timely::dataflow::StreamVec;
@@ -120,13 +120,6 @@ impl Judge {
 
     fn masked(&self, slot: Slot, idx: Idx, mask: u32) -> Masked {
         let f = self.windows.features(idx);
-        let [_, _, outcomes] = f.outcomes;
-        Masked {
-            slot,
-            room: self.windows.key(idx),
-            mask,
-            classes_60s: f.classes[2],
-            failed_60s: outcomes[Outcome::Error as usize] + outcomes[Outcome::Timeout as usize],
-        }
+        Masked { slot, room: self.windows.key(idx), mask, classes: f.classes, outcomes: f.outcomes }
     }
 }

@@ -4,7 +4,7 @@ use crate::snapshot;
 use barrage_engine::blast::Arbiter;
 use barrage_engine::room::Span;
 use barrage_protocol::decision::Decision;
-use barrage_protocol::ids::{CLASSES, RoomKey, Slot};
+use barrage_protocol::ids::{CLASSES, OUTCOMES, RoomKey, Slot};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -31,10 +31,10 @@ pub struct Masked {
     pub room: RoomKey,
     /// Bit i: rule i enters.
     pub mask: u32,
-    /// Events per class in the last 600 slots.
-    pub classes_60s: [u32; CLASSES],
-    /// Errors and time-outs among them.
-    pub failed_60s: u32,
+    /// Events per class in the last 10, 100 and 600 slots.
+    pub classes: [[u32; CLASSES]; 3],
+    /// Events per outcome in the last 10, 100 and 600 slots.
+    pub outcomes: [[u32; OUTCOMES]; 3],
 }
 
 /// A rule that was in and has left, or is still in at the end.

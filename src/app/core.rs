@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail, ensure};
 use barrage_dataflows::command::{Mode, Options};
 use barrage_engine::precount::{Record, Table};
 use barrage_engine::rules::RuleSet;
-use barrage_protocol::ids::{SLOT_MS, Slot};
+use barrage_protocol::ids::{CLASSES, OUTCOMES, RoomKey, SLOT_MS, Slot};
 use plain::Plain;
 use serde_json::json;
 use std::os::unix::process::CommandExt as _;
@@ -233,7 +233,7 @@ fn hot(args: &Args, run: &mut Run) -> anyhow::Result<u64> {
             let mut masks = host.masks();
             masks.sort_unstable_by_key(|m| m.room);
             for m in &masks {
-                seen.change(done, (m.room.0, m.room.1), m.mask, &m.classes_60s, m.failed_60s);
+                seen.change(done, m.room, m.mask, &m.classes, &m.outcomes);
             }
         }
         Ok(())
@@ -260,8 +260,8 @@ fn plain(args: &Args, run: &mut Run) -> u64 {
             plain.close(&mut changes);
             changes.sort_unstable_by_key(|c| c.room);
             for c in changes.drain(..) {
-                let (room, mask) = ((c.room.0, c.room.1), u32::from(c.mask));
-                seen.change(slot.minus(1), room, mask, &c.classes_60s, c.failed_60s);
+                let outcomes = [0, 1, 2].map(|w| c.sums.outcomes(w));
+                seen.change(slot.minus(1), c.room, c.mask.into(), &c.sums.classes, &outcomes);
             }
         }
         Ok(())
@@ -278,9 +278,17 @@ struct Seen {
 }
 
 impl Seen {
-    fn change(&mut self, slot: Slot, room: (u64, u64), mask: u32, classes: &[u32], failed: u32) {
-        let head = [slot.0, room.0, room.1, u64::from(mask) << 32 | u64::from(failed)];
-        for word in head.into_iter().chain(classes.iter().map(|n| u64::from(*n))) {
+    fn change(
+        &mut self,
+        slot: Slot,
+        room: RoomKey,
+        mask: u32,
+        classes: &[[u32; CLASSES]; 3],
+        outcomes: &[[u32; OUTCOMES]; 3],
+    ) {
+        let sums = classes.iter().flatten().chain(outcomes.iter().flatten());
+        let head = [slot.0, room.0, room.1, u64::from(mask)];
+        for word in head.into_iter().chain(sums.map(|n| u64::from(*n))) {
             self.hash = xxh3_64_with_seed(&word.to_le_bytes(), self.hash);
         }
         self.changes += 1;

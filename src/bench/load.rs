@@ -39,8 +39,9 @@ pub struct Load {
     state: u64,
 }
 
-/// Rooms that burst at a time, and the part of the events that they get together: one in so many.
-const BURSTS: usize = 50;
+/// Events of a slot for which one more room bursts, and the part of the events that all such rooms get together: one in
+/// so many. Each then gets thousands a second, whatever the load.
+const PER_BURST: usize = 2_000;
 const BURST_SHARE: usize = 10;
 /// Slots for which they do, of so many slots.
 const BURST: (u64, u64) = (100, 200);
@@ -81,12 +82,13 @@ impl Load {
         }
         let base = (first.0 + slot) * SLOT_MS;
         let per_slot = self.shape.per_slot;
+        let bursts = (per_slot / PER_BURST).max(1) as u64;
         let hot = if slot % BURST.1 < BURST.0 { per_slot / BURST_SHARE } else { 0 };
         let spike = if slot.is_multiple_of(10) { per_slot / SPIKE_SHARE } else { 0 };
         for i in 0..per_slot {
             let dice = self.next();
             let rank = if i < hot {
-                self.ordinary(slot / BURST.1 * BURSTS as u64 + (dice >> 8) % BURSTS as u64)
+                self.ordinary(slot / BURST.1 * bursts + (dice >> 8) % bursts)
             } else if i < hot + spike {
                 self.ordinary(slot.wrapping_mul(7_919))
             } else {
@@ -108,7 +110,7 @@ impl Load {
     /// A rank by Zipf's law.
     fn ranked(&mut self) -> usize {
         let dice = self.next();
-        let column = ((dice >> 32) * self.alias.len() as u64 >> 32) as usize;
+        let column = (((dice >> 32) * self.alias.len() as u64) >> 32) as usize;
         let (threshold, other) = self.alias[column];
         if (dice as u32) < threshold { column } else { other as usize }
     }
@@ -116,7 +118,7 @@ impl Load {
     /// Bursts do not come in a row.
     fn shuffle(&mut self, events: &mut [Event]) {
         for i in (1..events.len()).rev() {
-            let j = (self.next() >> 32) * (i as u64 + 1) >> 32;
+            let j = ((self.next() >> 32) * (i as u64 + 1)) >> 32;
             events.swap(i, j as usize);
         }
     }

@@ -91,7 +91,7 @@ fn the_hot_path_finds_what_a_plain_program_finds() {
         let output =
             barrage([&["bench", "core", "--workers", workers, "--json"], &args[..]].concat());
         let json: serde_json::Value = serde_json::from_str(&ok(&output)).expect("JSON");
-        assert!(json["changes"].as_u64().is_some_and(|n| n > 1_000), "{json}");
+        assert!(json["changes"].as_u64().is_some_and(|n| n > 200), "{json}");
         for rule in ["burst", "fast", "micro", "rate", "surge"] {
             assert!(json["fired"][rule].as_u64().is_some_and(|n| n > 0), "{rule}: {json}");
         }

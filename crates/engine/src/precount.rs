@@ -24,25 +24,20 @@ const LEAST: usize = 256;
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(32))]
 struct Entry {
-    /// First half of the room's key; the second stands in `tails`.
-    key: u64,
-    /// The entry is in use if this equals the table's: clearing the table is one addition.
-    generation: u32,
+    room: RoomKey,
+    /// All 0: the entry is not in use.
     classes: [u16; CLASSES],
-    outcomes: [u16; OUTCOMES - 1],
+    outcomes: [u8; OUTCOMES - 1],
 }
 
 /// Counts of ONE open slot of ONE partition.
 #[derive(Debug)]
 pub struct Table {
     entries: Vec<Entry>,
-    /// Second halves of the keys, by position.
-    tails: Vec<u64>,
     /// Positions in use, in order of first events.
     used: Vec<u32>,
     /// Counts of rooms of which one would not fit any more.
     full: Vec<Record>,
-    generation: u32,
     /// `64 - log2(entries)`: the top bits of a key are its home.
     shift: u32,
 }
@@ -57,10 +52,8 @@ impl Table {
     fn with_entries(n: usize) -> Self {
         Self {
             entries: vec![Entry::default(); n],
-            tails: vec![0; n],
             used: Vec::new(),
             full: Vec::new(),
-            generation: 1,
             shift: 64 - n.trailing_zeros(),
         }
     }
@@ -81,36 +74,48 @@ impl Table {
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.entries.capacity() * size_of::<Entry>()
-            + self.tails.capacity() * size_of::<u64>()
             + self.used.capacity() * size_of::<u32>()
             + self.full.capacity() * size_of::<Record>()
     }
 
-    fn home(&self, key: u64) -> usize {
-        (key >> self.shift) as usize
+    fn home(&self, room: RoomKey) -> usize {
+        (room.0 >> self.shift) as usize
     }
 
     /// Starts to load the place of a room whose event comes soon.
     #[inline]
     pub fn prefetch(&self, room: RoomKey) {
-        prefetch(&self.entries, self.home(room.0));
+        prefetch(&self.entries, self.home(room));
     }
 
     /// Counts one event.
     #[inline]
     pub fn add(&mut self, room: RoomKey, class: Class, outcome: Outcome) {
         let mask = self.entries.len() - 1;
-        let mut at = self.home(room.0) & mask;
+        let mut at = self.home(room) & mask;
         loop {
             let entry = &mut self.entries[at];
-            if entry.generation != self.generation {
-                self.open(at, room);
-                break;
+            // The key of an entry not in use is nobody's, unless it is 0.
+            if entry.room == room && room != RoomKey::default() {
+                if !entry.count(class, outcome) {
+                    self.spill(at, class, outcome);
+                }
+                return;
             }
-            if entry.key == room.0 && self.tails[at] == room.1 {
+            if !entry.is_used() || entry.room == room {
                 break;
             }
             at = (at + 1) & mask;
+        }
+        self.open(at, room, class, outcome);
+    }
+
+    /// An event of a room that is not in the table, or whose key is 0.
+    #[inline(never)]
+    fn open(&mut self, at: usize, room: RoomKey, class: Class, outcome: Outcome) {
+        if !self.entries[at].is_used() {
+            self.entries[at] = Entry { room, ..Entry::default() };
+            self.used.push(at as u32);
         }
         if !self.entries[at].count(class, outcome) {
             self.spill(at, class, outcome);
@@ -120,19 +125,12 @@ impl Table {
         }
     }
 
-    /// First event of a room in this slot.
-    fn open(&mut self, at: usize, room: RoomKey) {
-        self.entries[at] = Entry { key: room.0, generation: self.generation, ..Entry::default() };
-        self.tails[at] = room.1;
-        self.used.push(at as u32);
-    }
-
     /// A counter is full: what was counted becomes a record, and the entry begins anew.
     #[cold]
     fn spill(&mut self, at: usize, class: Class, outcome: Outcome) {
         let entry = &mut self.entries[at];
-        self.full.push(entry.record(self.tails[at], 0));
-        *entry = Entry { key: entry.key, generation: entry.generation, ..Entry::default() };
+        self.full.push(entry.record(0));
+        *entry = Entry { room: entry.room, ..Entry::default() };
         entry.count(class, outcome);
     }
 
@@ -143,14 +141,12 @@ impl Table {
         larger.used.reserve(self.used.len() * 2);
         larger.full = std::mem::take(&mut self.full);
         for &from in &self.used {
-            let from = from as usize;
-            let entry = Entry { generation: larger.generation, ..self.entries[from] };
-            let mut at = larger.home(entry.key) & mask;
-            while larger.entries[at].generation == larger.generation {
+            let entry = self.entries[from as usize];
+            let mut at = larger.home(entry.room) & mask;
+            while larger.entries[at].is_used() {
                 at = (at + 1) & mask;
             }
             larger.entries[at] = entry;
-            larger.tails[at] = self.tails[from];
             larger.used.push(at as u32);
         }
         *self = larger;
@@ -164,24 +160,26 @@ impl Table {
         for (i, &at) in self.used.iter().enumerate() {
             if let Some(&soon) = self.used.get(i + 8) {
                 prefetch(&self.entries, soon as usize);
-                prefetch(&self.tails, soon as usize);
             }
-            out.push(self.entries[at as usize].record(self.tails[at as usize], bit));
+            let entry = std::mem::take(&mut self.entries[at as usize]);
+            out.push(entry.record(bit));
         }
         let used = self.used.len();
         self.used.clear();
-        // After a spike the memory is given back; a generation that would come round again is never met.
-        if self.generation == u32::MAX
-            || (self.entries.len() > LEAST && used * 32 < self.entries.len())
-        {
+        // After a spike the memory is given back.
+        if self.entries.len() > LEAST && used * 32 < self.entries.len() {
             *self = Self::with_entries((self.entries.len() / 2).max(LEAST));
-        } else {
-            self.generation += 1;
         }
     }
 }
 
 impl Entry {
+    /// Whether anything was counted.
+    #[inline]
+    fn is_used(&self) -> bool {
+        self.classes != [0; CLASSES]
+    }
+
     /// Counts one event; false, and nothing done, where a counter is full.
     #[inline]
     fn count(&mut self, class: Class, outcome: Outcome) -> bool {
@@ -191,7 +189,7 @@ impl Entry {
         }
         if outcome != Outcome::Ok {
             let bad = &mut self.outcomes[outcome as usize - 1];
-            if *bad == u16::MAX {
+            if *bad == u8::MAX {
                 return false;
             }
             *bad += 1;
@@ -200,9 +198,9 @@ impl Entry {
         true
     }
 
-    fn record(&self, tail: u64, partitions: u32) -> Record {
-        let Self { key, classes, outcomes, .. } = *self;
-        Record { room: RoomKey(key, tail), classes, outcomes, partitions }
+    fn record(&self, partitions: u32) -> Record {
+        let Self { room, classes, outcomes } = *self;
+        Record { room, classes, outcomes: outcomes.map(u16::from), partitions }
     }
 }
 
@@ -268,7 +266,31 @@ mod tests {
         }
         let mut records = Vec::new();
         table.drain(0, &mut records);
-        assert_eq!(records.len(), 4);
+        assert_eq!(records.len(), 200_000_usize.div_ceil(255));
         assert_eq!(sums(&records)[&room], ([0, 0, 0, 0, 200_000, 0], [200_000, 0, 0, 0]));
+        for _ in 0..200_000 {
+            table.add(room, Class::Chat, Outcome::Ok);
+        }
+        records.clear();
+        table.drain(0, &mut records);
+        assert_eq!(records.len(), 4);
+        assert_eq!(sums(&records)[&room], ([0, 0, 0, 0, 200_000, 0], [0; 4]));
+    }
+
+    /// A key of zeros is that of an entry not in use.
+    #[test]
+    fn a_room_whose_key_is_zero_is_counted_as_any_other() {
+        let mut table = Table::default();
+        for slot in 1..4 {
+            for _ in 0..slot {
+                table.add(RoomKey::default(), Class::Gift, Outcome::Ok);
+                table.add(RoomKey(0, 1), Class::Chat, Outcome::Ok);
+            }
+            let mut records = Vec::new();
+            table.drain(0, &mut records);
+            assert_eq!(records.len(), 2, "{records:?}");
+            assert_eq!(sums(&records)[&RoomKey::default()].0, [0, 0, slot, 0, 0, 0]);
+            assert_eq!(sums(&records)[&RoomKey(0, 1)].0, [0, 0, 0, 0, slot, 0]);
+        }
     }
 }

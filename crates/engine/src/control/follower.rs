@@ -155,6 +155,11 @@ impl<P: Copy> Follower<P> {
         self.reader.position()
     }
 
+    /// The next entry stands at `position` of the log. To be said before each entry where positions may be left out.
+    pub fn pass(&mut self, position: u64) {
+        self.reader.pass(position);
+    }
+
     /// Takes the next entry of the log.
     pub fn entry(&mut self, entry: Entry) {
         if !self.reader.take(&self.site.config, &entry) {
@@ -293,7 +298,7 @@ impl<P: Copy> Follower<P> {
                         self.site.read(p, r, sink);
                     }
                     Pending::Reading(_) => {
-                        self.pass(p, bound);
+                        self.pass_by(p, bound);
                         break;
                     }
                     Pending::End if self.next(p) < bound => self.site.end(p, sink),
@@ -326,7 +331,7 @@ impl<P: Copy> Follower<P> {
     }
 
     /// The leader met records up to the step's offset; here the next one lies beyond it.
-    fn pass(&mut self, partition: u32, bound: u64) {
+    fn pass_by(&mut self, partition: u32, bound: u64) {
         if let Some(clock) = self.site.clocks.get_mut(&partition) {
             self.alarms.missing = self.alarms.missing.saturating_add(clock.pass(bound));
         }
@@ -334,6 +339,12 @@ impl<P: Copy> Follower<P> {
 
     fn next(&self, partition: u32) -> u64 {
         self.site.clocks.get(&partition).map_or(0, super::PartitionClock::next)
+    }
+
+    /// The next offset of a partition to be read, if it is known.
+    #[must_use]
+    pub fn next_of(&self, partition: u32) -> Option<u64> {
+        self.site.clocks.get(&partition).map(super::PartitionClock::next)
     }
 
     /// Whether everything below the step's offsets is read.

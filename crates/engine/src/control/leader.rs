@@ -507,6 +507,11 @@ impl<P: Copy> Leader<P> {
             && !(started && self.is_end())
     }
 
+    /// The next entry stands at `position` of the log. To be said before each entry where positions may be left out.
+    pub fn pass(&mut self, position: u64) {
+        self.reader.pass(position);
+    }
+
     /// Takes the next entry of the log, its own as well: a step is written when it is read back. Returns whether the
     /// entry made slots final.
     pub fn entry(&mut self, entry: &Entry) -> bool {

@@ -39,6 +39,11 @@ impl Reader {
         self.position
     }
 
+    /// The next entry stands at `position`; what lies before it and was not taken cannot be read.
+    pub(super) fn pass(&mut self, position: u64) {
+        self.position = self.position.max(position);
+    }
+
     /// The epoch of the last `lead` or step that held.
     #[must_use]
     pub fn epoch(&self) -> u64 {

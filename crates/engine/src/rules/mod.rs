@@ -12,7 +12,7 @@ pub mod parse;
 mod resolve;
 #[cfg(test)]
 mod tests;
-mod text;
+pub mod text;
 
 pub use parse::{Problem, parse};
 pub use resolve::resolve;

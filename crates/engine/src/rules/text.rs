@@ -8,20 +8,23 @@ use toml::de::{DeInteger, DeValue};
 const LONGEST_NAME: usize = 64;
 
 /// Where each line of a text begins.
-pub(super) struct Lines<'t> {
+pub struct Lines<'t> {
     text: &'t str,
     starts: Vec<usize>,
 }
 
 impl<'t> Lines<'t> {
-    pub(super) fn of(text: &'t str) -> Self {
+    /// The lines of a text.
+    #[must_use]
+    pub fn of(text: &'t str) -> Self {
         let after_breaks =
             text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i + 1);
         Self { text, starts: std::iter::once(0).chain(after_breaks).collect() }
     }
 
     /// Line and column (in characters), both from 1, of a byte offset.
-    pub(super) fn place(&self, at: usize) -> (usize, usize) {
+    #[must_use]
+    pub fn place(&self, at: usize) -> (usize, usize) {
         let at = at.min(self.text.len());
         let line = self.starts.partition_point(|s| *s <= at);
         let start = self.starts[line - 1];
@@ -33,7 +36,8 @@ impl<'t> Lines<'t> {
 }
 
 /// The known name that a typed one most likely meant.
-pub(super) fn nearest<'n>(name: &str, known: &[&'n str]) -> Option<&'n str> {
+#[must_use]
+pub fn nearest<'n>(name: &str, known: &[&'n str]) -> Option<&'n str> {
     if name.len() > LONGEST_NAME {
         return None;
     }
@@ -45,20 +49,23 @@ pub(super) fn nearest<'n>(name: &str, known: &[&'n str]) -> Option<&'n str> {
 }
 
 /// Names as a list for a hint, shortened.
-pub(super) fn listed(known: &[&str]) -> String {
+#[must_use]
+pub fn listed(known: &[&str]) -> String {
     let shown: Vec<String> = known.iter().take(16).map(|k| format!("`{k}`")).collect();
     let more = if known.len() > 16 { ", …" } else { "" };
     format!("{}{more}", shown.join(", "))
 }
 
 /// What a person typed, shortened for a message and without control characters.
-pub(super) fn quoted(text: &str) -> String {
+#[must_use]
+pub fn quoted(text: &str) -> String {
     let clean: String = text.chars().take(40).flat_map(char::escape_debug).collect();
     if text.chars().nth(40).is_some() { format!("`{clean}…`") } else { format!("`{clean}`") }
 }
 
 /// How a value is called in a message.
-pub(super) fn type_name(value: &DeValue<'_>) -> &'static str {
+#[must_use]
+pub fn type_name(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "a text",
         DeValue::Integer(_) => "a whole number",
@@ -71,12 +78,16 @@ pub(super) fn type_name(value: &DeValue<'_>) -> &'static str {
 }
 
 /// A whole number that fits an `i64`.
-pub(super) fn integer(n: &DeInteger<'_>) -> Option<i64> {
+#[must_use]
+pub fn integer(n: &DeInteger<'_>) -> Option<i64> {
     i64::from_str_radix(n.as_str(), n.radix()).ok()
 }
 
-/// The exact millionths of a number as written; `Err` says why it is none.
-pub(super) fn decimal(value: &DeValue<'_>) -> Result<Fixed, &'static str> {
+/// The exact millionths of a number as written.
+///
+/// # Errors
+/// Why it is none; completes "this value …".
+pub fn decimal(value: &DeValue<'_>) -> Result<Fixed, &'static str> {
     match value {
         DeValue::Integer(n) => {
             integer(n).and_then(|n| n.checked_mul(ONE)).map(Fixed).ok_or("is too large")
@@ -110,7 +121,10 @@ fn exact(text: &str) -> Result<Fixed, &'static str> {
 }
 
 /// Milliseconds of a duration such as `100ms`, `10s`, `15min`, `15m` or `2h`.
-pub(super) fn duration_ms(text: &str) -> Result<u64, &'static str> {
+///
+/// # Errors
+/// Why it is none; completes "this value …".
+pub fn duration_ms(text: &str) -> Result<u64, &'static str> {
     const FORM: &str = "is not a time";
     let split = text.find(|c: char| !c.is_ascii_digit()).ok_or("has no unit")?;
     let (number, unit) = text.split_at(split);
@@ -126,7 +140,10 @@ pub(super) fn duration_ms(text: &str) -> Result<u64, &'static str> {
 }
 
 /// Whole slots of a duration.
-pub(super) fn duration_slots(text: &str) -> Result<u64, &'static str> {
+///
+/// # Errors
+/// Why it is none; completes "this value …".
+pub fn duration_slots(text: &str) -> Result<u64, &'static str> {
     match duration_ms(text)? {
         ms if ms.is_multiple_of(SLOT_MS) => Ok(ms / SLOT_MS),
         _ => Err("is not a whole number of slots (100 ms)"),
@@ -135,13 +152,13 @@ pub(super) fn duration_slots(text: &str) -> Result<u64, &'static str> {
 
 /// A number of slots as a person writes it.
 #[must_use]
-pub(super) fn show_slots(slots: u64) -> String {
+pub fn show_slots(slots: u64) -> String {
     show_ms(slots.saturating_mul(SLOT_MS))
 }
 
 /// A number of milliseconds as a person writes it, in the largest unit that keeps it whole.
 #[must_use]
-pub(super) fn show_ms(ms: u64) -> String {
+pub fn show_ms(ms: u64) -> String {
     match ms {
         0 => "0s".to_owned(),
         _ if ms.is_multiple_of(3_600_000) => format!("{}h", ms / 3_600_000),
@@ -153,7 +170,7 @@ pub(super) fn show_ms(ms: u64) -> String {
 
 /// A decimal without superfluous places.
 #[must_use]
-pub(super) fn show_fixed(v: Fixed) -> String {
+pub fn show_fixed(v: Fixed) -> String {
     let (sign, magnitude) = (if v.0 < 0 { "-" } else { "" }, v.0.unsigned_abs());
     let one = ONE.unsigned_abs();
     let (whole, places) = (magnitude / one, magnitude % one);

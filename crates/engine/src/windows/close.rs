@@ -2,8 +2,8 @@
 
 use super::blocks::BLOCK;
 use super::line::{HOT, Line, NONE, PINNED, QUEUED, WARM};
-use super::log::{BAD, KEPT};
-use super::rows::{add, seconds_of_5, sub};
+use super::log::{BAD, KEPT, Log};
+use super::rows::{Rows, add, seconds_of_5, sub};
 use super::sleep::FORGET;
 use super::{Idx, Windows, hole};
 use crate::precount::Record;
@@ -156,6 +156,14 @@ impl Windows {
             (hot.left, hot.left_at) = (count, t);
             sub(&mut hot.classes[0], &slot.classes(entry));
         }
+        // Without a rule on surges nobody has these.
+        if !rows.warm.is_empty() {
+            Self::leave_3s_and_5s(rows, log, t);
+        }
+        self.leave_bad(t, 10, 0);
+    }
+
+    fn leave_3s_and_5s(rows: &mut Rows, log: &Log, t: u32) {
         let slot = log.before(t, 30);
         for (i, entry) in slot.entries.iter().enumerate() {
             rows.ask(&slot.entries, i);
@@ -170,7 +178,6 @@ impl Windows {
                 warm.count_5s = warm.count_5s.wrapping_sub(slot.total(entry));
             }
         }
-        self.leave_bad(t, 10, 0);
     }
 
     fn leave_bad(&mut self, t: u32, back: u32, window: usize) {
@@ -336,7 +343,8 @@ impl Windows {
                 line.put(HOT, true);
                 self.rows.heat_up(room, pinned, line, &self.log, t);
             }
-            if (heat || line.count_10s >= self.limits.warm_10s) && !line.is(WARM) {
+            let surges = self.limits.surge_c.is_some();
+            if surges && (heat || line.count_10s >= self.limits.warm_10s) && !line.is(WARM) {
                 line.put(WARM, true);
                 self.rows.warm_up(room, line, &self.log, t);
                 self.set_enough(room, t);
@@ -382,7 +390,7 @@ impl Windows {
             }
             let room = self.rows.warmth[at].room;
             let line = &mut self.lines[room];
-            if line.count_10s < warm_least && !line.is(HOT) {
+            if self.limits.surge_c.is_none() || line.count_10s < warm_least && !line.is(HOT) {
                 line.put(WARM, false);
                 self.rows.cool_down(room);
             } else {
