@@ -6,6 +6,7 @@ pub mod api;
 pub mod app;
 pub mod bench;
 pub mod cli;
+pub mod config;
 pub mod demo;
 pub mod ingest;
 pub mod publish;

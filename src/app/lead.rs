@@ -1,10 +1,12 @@
 //! A leader at work: polls sources, closes slots, writes steps, lets effects out when they are final.
 
 use super::line::{Checkpoint, Line, Observer, Settings};
+use super::log::{Kept, Log};
+use super::tap::Tap;
 use crate::ingest::{Item, Poll, Source};
 use barrage_dataflows::report::Ended;
 use barrage_dataflows::view::View;
-use barrage_engine::control::{Counters, Leader, Memory, Reading, Status, Waiting, lead};
+use barrage_engine::control::{Counters, Leader, Reading, Status, Waiting, lead};
 use barrage_engine::rules::RuleSet;
 use barrage_protocol::control::{Control, Entry};
 use barrage_protocol::event::Hit;
@@ -26,18 +28,19 @@ pub enum Round {
     Finished,
 }
 
-/// A line that leads, with its control log in memory.
-pub struct Lead {
+/// A line that leads.
+pub struct Lead<L = Kept> {
     line: Line,
     leader: Leader<Hit>,
-    log: Memory,
-    sources: BTreeMap<u32, Box<dyn Source>>,
+    log: L,
+    sources: BTreeMap<u32, Tap>,
     waiting: Waiting<(Slot, Checkpoint)>,
     failures: BTreeMap<u32, String>,
 }
 
 impl Lead {
-    /// A leader of `sources`, one a partition in their order, under `rules`. `now_ms` is monotonic.
+    /// A leader of `sources`, one a partition in their order, under `rules`, with its log in memory. `now_ms` is
+    /// monotonic.
     ///
     /// # Errors
     /// A group that the rules do not have.
@@ -48,24 +51,26 @@ impl Lead {
         now_ms: i64,
         observer: &mut dyn Observer,
     ) -> anyhow::Result<Self> {
-        let mut log = Memory::new(LOG);
+        let mut log = Kept::new(LOG);
         let mut leader = Leader::new(settings.control.clone(), 1, now_ms);
         observer.written(&lead(1))?;
-        log.append(lead(1));
+        log.append(&lead(1))?;
         let (text, hash) = (rules.text.clone(), rules.hash.clone());
         leader.propose(Control::Rules { text, hash }).map_err(anyhow::Error::msg)?;
-        let sources: BTreeMap<_, _> = (0..).zip(sources).collect();
+        let sources: BTreeMap<_, _> = (0..).zip(sources.into_iter().map(Tap::new)).collect();
         for (p, source) in &sources {
-            leader.add_partition(*p, source.first_offset(), now_ms);
+            leader.add_partition(*p, source.source().first_offset(), now_ms);
         }
         Ok(Self::with(Line::new(settings, rules)?, leader, log, sources))
     }
+}
 
+impl<L: Log> Lead<L> {
     pub(super) fn with(
         line: Line,
         leader: Leader<Hit>,
-        log: Memory,
-        sources: BTreeMap<u32, Box<dyn Source>>,
+        log: L,
+        sources: BTreeMap<u32, Tap>,
     ) -> Self {
         let waiting = Waiting::new(&line.settings.control);
         Self { line, leader, log, sources, waiting, failures: BTreeMap::new() }
@@ -142,16 +147,19 @@ impl Lead {
         while let Some(step) = self.leader.step(now_ms) {
             let entry = Entry::Step(step);
             observer.written(&entry)?;
-            self.log.append(entry);
+            self.log.append(&entry)?;
             busy = true;
         }
-        while let Some(entry) = self.log.get(self.leader.position()) {
-            self.leader.entry(entry);
+        while let Some((position, entry)) = self.log.read()? {
+            self.leader.pass(position);
+            self.leader.entry(&entry);
             busy = true;
         }
         let last_final = self.leader.last_final();
-        self.line.send(last_final, observer)?;
-        self.leader.done(last_final);
+        if !self.leader.is_fenced() {
+            self.line.send(last_final, observer)?;
+        }
+        self.leader.done(observer.done(last_final));
         self.line.outbox.done(self.leader.last_done());
         Ok(busy)
     }
@@ -195,8 +203,34 @@ impl Lead {
 
     /// The control log.
     #[must_use]
-    pub fn log(&self) -> &Memory {
+    pub fn log(&self) -> &L {
         &self.log
+    }
+
+    /// Adds a partition, unless it is there; a `start` or a `partitions` record tells the others.
+    pub fn add(&mut self, partition: u32, source: Box<dyn Source>, now_ms: i64) {
+        if !self.sources.contains_key(&partition) {
+            self.leader.add_partition(partition, source.first_offset(), now_ms);
+            self.sources.insert(partition, Tap::new(source));
+        }
+    }
+
+    /// Whether a higher epoch leads: this line must end, and start again from a checkpoint.
+    #[must_use]
+    pub fn is_fenced(&self) -> bool {
+        self.leader.is_fenced()
+    }
+
+    /// The last slot whose effects may leave.
+    #[must_use]
+    pub fn last_final(&self) -> Slot {
+        self.leader.last_final()
+    }
+
+    /// The last slot whose effects are out, as the next step will say.
+    #[must_use]
+    pub fn last_done(&self) -> Slot {
+        self.leader.last_done()
     }
 
     /// The last closed slot; none before the first record.

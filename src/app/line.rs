@@ -93,6 +93,11 @@ pub trait Observer {
         lines: &[String],
     ) -> anyhow::Result<()>;
 
+    /// Effects of which slots are out, where those up to `handed` were handed out: asked in every round of a leader.
+    fn done(&mut self, handed: Slot) -> Slot {
+        handed
+    }
+
     /// An entry was written to the control log.
     ///
     /// # Errors

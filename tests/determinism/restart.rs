@@ -3,8 +3,9 @@
 use super::case::{Case, Random, T0};
 use super::run::{Log, Topics, drive, follow, follower, lead, settings};
 use super::seeds;
-use barrage::app::{Checkpoint, Follow, Round};
+use barrage::app::{Checkpoint, Follow, Kept, Log as _, Round};
 use barrage_protocol::ids::Slot;
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 /// Seeds of each test.
@@ -77,7 +78,12 @@ fn a_leader_that_starts_again_goes_on_as_if_nothing_had_been() {
             }
         }
         let mut log = Log { entries: before.log.entries.clone(), ..log };
-        let line = line.into_lead(2, memory, ends + 200, &mut log).expect("it leads");
+        let mut kept = Kept::at(memory.clone(), memory.end());
+        let mut line = line.claim(2, &mut kept, ends + 200, &mut log).expect("it claims");
+        let (position, entry) = kept.read().expect("the log").expect("its own `lead`");
+        line.entry_at(position, entry);
+        line.round(ends + 200, &mut log).expect("a round");
+        let line = line.into_lead(kept, ends + 200, BTreeMap::new()).expect("it leads");
         let (led, _) = drive(&case, line, &topics, log, ends + 200, &[], case.end);
         // The undisturbed one: a replay of everything from the first record on.
         let line = follower(&case, random.next(), 2, 1024);

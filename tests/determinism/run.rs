@@ -199,7 +199,7 @@ pub(crate) fn drive(
     }
     assert_eq!(line.misplaced(), 0, "seed {}", case.seed);
     conservation(case, |p| line.counters(p).cloned());
-    let memory = line.log().clone();
+    let memory = line.log().memory().clone();
     // The decisions that belong to the last step: what was closed after it is not final.
     let steps = log.entries.iter().rev();
     let step = steps.filter_map(|e| match e {
