@@ -1,0 +1,5 @@
+//! The seams to real services, and the whole line over them. A service that cannot be had is a failure.
+
+#[allow(dead_code, reason = "a harness has more doors than any one day uses")]
+mod services;
+mod standing;
