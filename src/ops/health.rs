@@ -52,8 +52,15 @@ impl Health {
     /// # Errors
     /// Since when it does not.
     pub fn is_alive(&self) -> Result<(), String> {
-        let still = self.began.elapsed().saturating_sub(Duration::from_millis(self.turned.load(Ordering::Relaxed)));
-        if still < STILL { Ok(()) } else { Err(format!("nothing has moved for {} s", still.as_secs())) }
+        let still = self
+            .began
+            .elapsed()
+            .saturating_sub(Duration::from_millis(self.turned.load(Ordering::Relaxed)));
+        if still < STILL {
+            Ok(())
+        } else {
+            Err(format!("nothing has moved for {} s", still.as_secs()))
+        }
     }
 
     /// Whether it has started.

@@ -1,7 +1,7 @@
 //! Every metric of a controller. Rooms appear only as the hottest few; nothing else has a label without a bound.
 
 use prometheus::{
-    Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, GaugeVec,
+    Gauge, GaugeVec, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
     Opts, Registry, TextEncoder,
 };
 use std::collections::BTreeSet;
@@ -67,7 +67,8 @@ impl Meters {
         let make = Make { registry: Registry::new() };
         let info = make.gauges("build_info", "1; the version says what runs", &["version"])?;
         info.with_label_values(&[version]).set(1);
-        let info = make.gauges("ruleset_info", "1; the hash of the rule set configured", &["hash"])?;
+        let info =
+            make.gauges("ruleset_info", "1; the hash of the rule set configured", &["hash"])?;
         info.with_label_values(&[rules]).set(1);
         Ok(Self {
             outcomes: make.counters(
@@ -75,7 +76,8 @@ impl Meters {
                 "Records read, by what became of them",
                 &["outcome"],
             )?,
-            lag: make.number("watermark_lag_seconds", "Time since the end of the last closed slot")?,
+            lag: make
+                .number("watermark_lag_seconds", "Time since the end of the last closed slot")?,
             close: make.histogram(
                 "slot_close_latency_seconds",
                 "From the end of a slot to its decisions being final",
@@ -99,24 +101,48 @@ impl Meters {
                 &["what"],
             )?,
             leader: make.gauge("leader", "1 while this controller leads")?,
-            epoch: make.gauge("leader_epoch", "Epoch of the leader, as far as the control log was read")?,
-            transitions: make.counter("leader_transitions_total", "Times that this controller began or ceased to lead")?,
+            epoch: make
+                .gauge("leader_epoch", "Epoch of the leader, as far as the control log was read")?,
+            transitions: make.counter(
+                "leader_transitions_total",
+                "Times that this controller began or ceased to lead",
+            )?,
             frozen: make.gauge("frozen", "1 while edges are told that nothing new is decided")?,
-            pending: make.gauge("publish_pending_keys", "Policies that wait to be written to etcd")?,
+            pending: make
+                .gauge("publish_pending_keys", "Policies that wait to be written to etcd")?,
             transactions: make.counters(
                 "publish_txn_total",
                 "Transactions to etcd, by result",
                 &["result"],
             )?,
             keys: make.gauge("policy_keys", "Policies off their default in etcd")?,
-            audit: make.counters("audit_rows_total", "Rows for Postgres, by what became of them", &["result"])?,
+            audit: make.counters(
+                "audit_rows_total",
+                "Rows for Postgres, by what became of them",
+                &["result"],
+            )?,
             spool_bytes: make.gauge("audit_spool_bytes", "Bytes on disk that wait for Postgres")?,
-            spool_oldest: make.number("audit_spool_oldest_seconds", "Age of the oldest row that waits for Postgres")?,
+            spool_oldest: make.number(
+                "audit_spool_oldest_seconds",
+                "Age of the oldest row that waits for Postgres",
+            )?,
             checkpoint_slot: make.gauge("checkpoint_slot", "Slot of the newest checkpoint kept")?,
             checkpoint_bytes: make.gauge("checkpoint_bytes", "Size of the newest checkpoint")?,
-            dead_letters: make.counters("dlq_total", "Records that are no events, by what became of them", &["result"])?,
-            room_rate: make.numbers("room_rate", "Events per second over 10 s of the hottest rooms", &["room"])?,
-            room_ratio: make.numbers("room_burst_ratio", "Burst ratio of the hottest rooms", &["room"])?,
+            dead_letters: make.counters(
+                "dlq_total",
+                "Records that are no events, by what became of them",
+                &["result"],
+            )?,
+            room_rate: make.numbers(
+                "room_rate",
+                "Events per second over 10 s of the hottest rooms",
+                &["room"],
+            )?,
+            room_ratio: make.numbers(
+                "room_burst_ratio",
+                "Burst ratio of the hottest rooms",
+                &["room"],
+            )?,
             room_level: make.gauges("room_level", "Level of the hottest rooms", &["room"])?,
             shown: Mutex::default(),
             registry: make.registry,
@@ -260,7 +286,10 @@ struct Make {
 }
 
 impl Make {
-    fn register<T: prometheus::core::Collector + Clone + 'static>(&self, metric: T) -> Result<T, prometheus::Error> {
+    fn register<T: prometheus::core::Collector + Clone + 'static>(
+        &self,
+        metric: T,
+    ) -> Result<T, prometheus::Error> {
         self.registry.register(Box::new(metric.clone()))?;
         Ok(metric)
     }
@@ -273,7 +302,12 @@ impl Make {
         self.register(IntCounter::with_opts(Self::opts(name, help))?)
     }
 
-    fn counters(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec, prometheus::Error> {
+    fn counters(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+    ) -> Result<IntCounterVec, prometheus::Error> {
         self.register(IntCounterVec::new(Self::opts(name, help), labels)?)
     }
 
@@ -281,7 +315,12 @@ impl Make {
         self.register(IntGauge::with_opts(Self::opts(name, help))?)
     }
 
-    fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec, prometheus::Error> {
+    fn gauges(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+    ) -> Result<IntGaugeVec, prometheus::Error> {
         self.register(IntGaugeVec::new(Self::opts(name, help), labels)?)
     }
 
@@ -289,7 +328,12 @@ impl Make {
         self.register(Gauge::with_opts(Self::opts(name, help))?)
     }
 
-    fn numbers(&self, name: &str, help: &str, labels: &[&str]) -> Result<GaugeVec, prometheus::Error> {
+    fn numbers(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+    ) -> Result<GaugeVec, prometheus::Error> {
         self.register(GaugeVec::new(Self::opts(name, help), labels)?)
     }
 

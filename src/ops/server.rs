@@ -34,7 +34,10 @@ pub(super) fn router(health: Arc<Health>, meters: Arc<Meters>) -> Router {
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .fallback(async || {
-            (StatusCode::NOT_FOUND, "no such page; there are /livez, /readyz, /startupz and /metrics\n")
+            (
+                StatusCode::NOT_FOUND,
+                "no such page; there are /livez, /readyz, /startupz and /metrics\n",
+            )
         })
         .with_state(Shown { health, meters })
 }
@@ -61,9 +64,8 @@ async fn readyz(State(shown): State<Shown>) -> Response {
 
 async fn metrics(State(shown): State<Shown>) -> Response {
     match shown.meters.text() {
-        Ok(text) => {
-            ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
-        }
+        Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text)
+            .into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }

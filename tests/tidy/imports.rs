@@ -52,7 +52,10 @@ const HOMES: [(&str, &[&str]); 8] = [
     ("timely", &["dataflows/", "src/worker/"]),
     ("differential_dataflow", &["dataflows/", "src/worker/"]),
     ("axum", &["src/api/", "src/demo/", "src/ops/", "src/gateway/"]),
-    ("rdkafka", &["src/ingest/", "src/control/", "src/gateway/", "src/init/", "tests/"]),
+    (
+        "rdkafka",
+        &["src/kafka.rs", "src/ingest/", "src/control/", "src/gateway/", "src/init/", "tests/"],
+    ),
     ("etcd_client", &["src/publish/", "src/init/", "crates/edge/", "tests/"]),
     ("sqlx", &["src/audit/", "tests/"]),
     ("prometheus", &["src/ops/"]),
