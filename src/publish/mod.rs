@@ -2,8 +2,10 @@
 //!
 //! * [`plan`]: which documents there should be, which there are, and what to write next; pure.
 //! * [`memory`]: a store in memory with revisions, transactions and watches, as etcd has them.
-//! * [`writer`]: writes the plan's next batch in one fenced transaction, not too often.
+//! * [`etcd`]: the writer on etcd, with election and fencing.
+//! * [`writer`]: for the store in memory, writes the plan's next batch in one fenced transaction, not too often.
 
+pub mod etcd;
 pub mod memory;
 pub mod plan;
 pub mod writer;

@@ -5,8 +5,8 @@ use barrage_engine::rules::{self, RuleSet};
 use barrage_protocol::decision::{Decision, Evidence, Kind, Scope, Value};
 use barrage_protocol::ids::{Level, Slot};
 use barrage_protocol::policy::{
-    HOLD_MS, Heartbeat, Keys, Matcher, Measure, Mode, Policy, SCHEMA, Shape, TTL_MS, Users, Why,
-    digest_of, digest_text,
+    HOLD_MS, Heartbeat, Key, Keys, Matcher, Measure, Mode, Policy, SCHEMA, Shape, TTL_MS, Users,
+    Why, digest_of, digest_text,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -46,9 +46,21 @@ pub struct Plan {
     /// Defaults and matchers still to be written.
     frame: BTreeMap<String, Vec<u8>>,
     digest: u64,
-    /// Rooms that found no place below [`ROOMS_MAX`].
+    /// Rooms that found no place below [`ROOMS_MAX`], with their levels.
+    beyond: BTreeMap<String, Level>,
+    /// How many of them there are, by group and level: the group's default follows the highest.
+    beyond_of: BTreeMap<(String, Level), usize>,
+    /// Moves that found no place.
     overflow: u64,
+    /// Keys below the shard that are no documents of this version, with what they add to the digest.
+    strange: BTreeMap<String, u64>,
 }
+
+/// Moves kept of rooms beyond [`ROOMS_MAX`]; further ones are only counted.
+const BEYOND_MAX: usize = 1_000_000;
+
+/// What a store holds below the policies of a cluster: keys and bytes.
+pub type Present = BTreeMap<String, Vec<u8>>;
 
 impl Plan {
     /// A plan over an empty store. `epoch` is the controller's term; defaults and matchers are the
@@ -65,7 +77,10 @@ impl Plan {
             pending: BTreeSet::new(),
             frame: BTreeMap::new(),
             digest: 0,
+            beyond: BTreeMap::new(),
+            beyond_of: BTreeMap::new(),
             overflow: 0,
+            strange: BTreeMap::new(),
         };
         plan.rules(rules, slot);
         plan
@@ -76,12 +91,8 @@ impl Plan {
         self.rules = rules;
         let matchers: Vec<Matcher> = self.rules.groups.iter().map(matcher).collect();
         self.frame.insert(self.keys.groups(), bytes(&matchers));
-        for group in &self.rules.groups {
-            self.seq += 1;
-            let mut default = document(&self.rules, None, &group.id, Level::NORMAL);
-            default.hold_ms = Some(HOLD_MS);
-            (default.epoch, default.seq, default.slot) = (self.epoch, self.seq, slot);
-            self.frame.insert(self.keys.default(&group.id), bytes(&default));
+        for group in self.rules.groups.iter().map(|g| g.id.clone()).collect::<Vec<_>>() {
+            self.default(&group, slot);
         }
         for (room, policy) in &mut self.wanted {
             let group = group_of(&self.rules, room);
@@ -89,6 +100,142 @@ impl Plan {
             let (why, decision) = (policy.why.take(), policy.decision);
             *policy = Policy { why, decision, slot, ..new };
             self.pending.insert(room.clone());
+        }
+    }
+
+    /// The default of a group: normal, unless rooms of it found no place for documents of their own.
+    fn default(&mut self, group: &str, slot: Slot) {
+        self.seq += 1;
+        let highest = (group.to_owned(), Level(0))..=(group.to_owned(), Level(u8::MAX));
+        let level = self.beyond_of.range(highest).next_back().map_or(Level::NORMAL, |(k, _)| k.1);
+        let mut default = document(&self.rules, None, group, level);
+        default.hold_ms = Some(HOLD_MS);
+        (default.epoch, default.seq, default.slot) = (self.epoch, self.seq, slot);
+        self.frame.insert(self.keys.default(group), bytes(&default));
+    }
+
+    /// Begins a term over what the store holds. What is wanted stays wanted; what differs is written.
+    pub fn adopt(&mut self, epoch: u64, store: &Present, slot: Slot) {
+        self.epoch = epoch;
+        self.seq = 0;
+        self.present.clear();
+        self.strange.clear();
+        self.digest = 0;
+        let mut defaults = BTreeMap::new();
+        let mut groups = None;
+        for (key, value) in store {
+            match self.keys.read(key) {
+                Key::Heartbeat => {
+                    let beat = serde_json::from_slice::<Heartbeat>(value).ok();
+                    self.seq = self.seq.max(beat.filter(|b| b.epoch == epoch).map_or(0, |b| b.seq));
+                }
+                Key::Groups => groups = Some(value),
+                Key::Default(group) => {
+                    defaults.insert(group, value);
+                }
+                Key::Room(room) => {
+                    let sum = digest_of(key, value);
+                    self.digest = self.digest.wrapping_add(sum);
+                    match serde_json::from_slice::<Policy>(value) {
+                        Ok(policy) => {
+                            self.present.insert(room, (policy, sum));
+                        }
+                        Err(_) => {
+                            // Not to be read, so not to be kept: written anew or deleted like any other.
+                            let mut none = document(&self.rules, Some(&room), "", Level::NORMAL);
+                            none.mode = Mode::Unknown;
+                            self.present.insert(room, (none, sum));
+                        }
+                    }
+                }
+                Key::Other => {
+                    if key.starts_with(self.keys.shard()) {
+                        let sum = digest_of(key, value);
+                        self.digest = self.digest.wrapping_add(sum);
+                        self.strange.insert(key.clone(), sum);
+                    }
+                }
+            }
+        }
+        self.rules(Arc::clone(&self.rules), slot);
+        self.pending = self.wanted.keys().chain(self.present.keys()).cloned().collect();
+        // What stands already need not be written again.
+        let same = |new: &[u8], old: &[u8]| {
+            let read = |b: &[u8]| serde_json::from_slice::<Policy>(b).ok();
+            read(new)
+                .zip(read(old))
+                .is_some_and(|(new, old)| same_measures(&new, &old) && new.hold_ms == old.hold_ms)
+        };
+        let keys = &self.keys;
+        self.frame.retain(|key, value| match keys.read(key) {
+            Key::Groups => groups != Some(&*value),
+            Key::Default(group) => !defaults.get(&group).is_some_and(|old| same(value, old)),
+            _ => true,
+        });
+        self.settle();
+    }
+
+    /// The levels that are known, of rooms above normal: before a term's first write, so that what stands and is still
+    /// right stays as it is.
+    pub fn levels(&mut self, levels: &BTreeMap<String, Level>, slot: Slot) {
+        self.wanted.clear();
+        for (room, level) in levels {
+            let new = document(&self.rules, Some(room), group_of(&self.rules, room), *level);
+            let policy = match self.present.get(room) {
+                Some((present, _)) if same_measures(present, &new) => present.clone(),
+                _ => Policy { slot, ..new },
+            };
+            self.want(room, Some(policy));
+        }
+        self.pending.extend(self.present.keys().cloned());
+        self.settle();
+    }
+
+    /// Rooms that are wanted off their default.
+    #[must_use]
+    pub fn wanted(&self) -> usize {
+        self.wanted.len() + self.beyond.len()
+    }
+
+    fn want(&mut self, room: &str, policy: Option<Policy>) {
+        self.pending.insert(room.to_owned());
+        if let Some(level) = self.beyond.remove(room) {
+            self.count_beyond(room, level, false);
+        }
+        match policy {
+            None => {
+                self.wanted.remove(room);
+                if let Some((next, level)) = self.beyond.first_key_value() {
+                    // A place is free for one of those that had none.
+                    let (next, level) = (next.clone(), *level);
+                    let group = group_of(&self.rules, &next).to_owned();
+                    self.want(&next, Some(document(&self.rules, Some(&next), &group, level)));
+                }
+            }
+            Some(policy) if self.wanted.len() >= ROOMS_MAX && !self.wanted.contains_key(room) => {
+                self.overflow += 1;
+                if self.beyond.len() < BEYOND_MAX {
+                    self.beyond.insert(room.to_owned(), policy.level);
+                    self.count_beyond(room, policy.level, true);
+                }
+            }
+            Some(policy) => {
+                self.wanted.insert(room.to_owned(), policy);
+            }
+        }
+    }
+
+    fn count_beyond(&mut self, room: &str, level: Level, more: bool) {
+        let group = group_of(&self.rules, room).to_owned();
+        let key = (group.clone(), level);
+        let n = self.beyond_of.entry(key.clone()).or_default();
+        *n = if more { *n + 1 } else { n.saturating_sub(1) };
+        let n = *n;
+        if n == 0 {
+            self.beyond_of.remove(&key);
+        }
+        if n <= 1 {
+            self.default(&group, Slot(0));
         }
     }
 
@@ -100,21 +247,13 @@ impl Plan {
                 continue;
             };
             let room = &decision.subject;
-            if level == Level::NORMAL {
-                self.wanted.remove(room);
-            } else if self.wanted.len() >= ROOMS_MAX && !self.wanted.contains_key(room) {
-                self.overflow += 1;
-                continue;
-            } else {
-                let policy = Policy {
-                    slot: decision.slot,
-                    why: why(&decision.rule, decision.rule_version, level, &decision.evidence),
-                    decision: Some(decision.id),
-                    ..document(&self.rules, Some(room), group_of(&self.rules, room), level)
-                };
-                self.wanted.insert(room.clone(), policy);
-            }
-            self.pending.insert(room.clone());
+            let policy = (level != Level::NORMAL).then(|| Policy {
+                slot: decision.slot,
+                why: why(&decision.rule, decision.rule_version, level, &decision.evidence),
+                decision: Some(decision.id),
+                ..document(&self.rules, Some(room), group_of(&self.rules, room), level)
+            });
+            self.want(room, policy);
         }
     }
 
@@ -141,7 +280,7 @@ impl Plan {
         self.settle();
         let mut batch = Batch {
             digest: self.digest,
-            count: self.present.len() as u64,
+            count: (self.present.len() + self.strange.len()) as u64,
             seq: self.seq,
             ..Batch::default()
         };

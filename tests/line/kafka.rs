@@ -1,6 +1,6 @@
 //! Events from a real Kafka: order, ends, going back, what is gone, what is no event, partitions that come later.
 
-use super::kafka_kit::{Events, Seen, event};
+use super::kafka_kit::{Events, Seen, event, now_event};
 use super::services::{self, eventually, unique};
 use barrage::control::topics::{self, Wanted};
 use barrage::ingest::Poll;
@@ -33,7 +33,7 @@ async fn records_come_in_order_and_the_end_is_told() {
         assert_eq!(seen.rooms.len(), 2_500);
     }
     // At the end is where more can come.
-    events.append(1, &event("late", 1));
+    events.append(1, &now_event("late"));
     let mut seen = Seen::default();
     seen.until(sources.get_mut(&1).expect("partition 1").as_mut(), 1);
     assert_eq!((seen.offsets, seen.rooms), (vec![2_500], vec!["late".to_owned()]));
@@ -113,13 +113,13 @@ async fn k04_records_that_are_no_events_go_to_their_own_topic() {
     topics::ensure(&brokers, &[wanted]).await.expect("a topic");
     let long = format!(r#"{{"room":"{}"#, "x".repeat(10_000));
     for value in [
-        br#"{"ts":1,"room":"r1"}"#.as_slice(),
+        br#"{"ts":1700000000001,"room":"r1"}"#.as_slice(),
         br#"{"ts":17,"room":"#,
         b"",
         long.as_bytes(),
         b"\xff\xfe",
         b"null",
-        br#"{"ts":2,"room":"r2"}"#,
+        br#"{"ts":1700000000002,"room":"r2"}"#,
     ] {
         events.queue(0, value);
     }
@@ -172,7 +172,7 @@ async fn a_partition_that_is_added_is_told_and_can_be_read() {
         told.extend(topic.events());
         told.contains(&Event::Grown(3))
     });
-    events.append(2, &event("new", 1));
+    events.append(2, &now_event("new"));
     let mut added = topic.source(2, 0);
     let mut seen = Seen::default();
     seen.until(added.as_mut(), 1);
@@ -214,7 +214,7 @@ async fn a_broker_that_stands_still_is_no_end() {
     );
     broker.resume();
     Seen::default().to_end(source.as_mut());
-    events.append(0, &event("after", 2));
+    events.append(0, &now_event("after"));
     let mut seen = Seen::default();
     seen.until(source.as_mut(), 1);
     assert_eq!(seen.rooms, ["after"]);

@@ -74,6 +74,12 @@ pub(crate) fn event(room: &str, ts: i64) -> Vec<u8> {
     format!(r#"{{"room":"{room}","ts":{ts},"class":"chat"}}"#).into_bytes()
 }
 
+/// An event of this moment.
+pub(crate) fn now_event(room: &str) -> Vec<u8> {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    event(room, i64::try_from(now.expect("a clock").as_millis()).expect("a time"))
+}
+
 /// What a source has handed out.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {

@@ -1,6 +1,8 @@
 //! The seams to real services, and the whole line over them. A service that cannot be had is a failure.
 
 mod control_log;
+mod etcd;
+mod etcd_kit;
 mod kafka;
 mod kafka_kit;
 #[allow(dead_code, reason = "a harness has more doors than any one day uses")]
