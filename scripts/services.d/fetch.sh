@@ -114,6 +114,7 @@ fetch() {
     [ $# -gt 0 ] || set -- "${NAMES[@]}"
     for name in "$@"; do
         known "$name" || usage
+        if [ "$name" = etcd ] && ! etcd_possible; then name=etcd-oldest; fi
         "fetch_${name//-/_}" || failed=1
     done
     return $failed

@@ -78,6 +78,10 @@ fn shared(name: &str, variable: &str) -> String {
         return start(&[name, "--with", &std::process::id().to_string()]).address;
     };
     assert!(
+        given != "missing",
+        "{name} could not be started: the step `services` of scripts/test says why"
+    );
+    assert!(
         listens(&given),
         "nothing answers at {variable}={given}; hint: without that variable {name} is started for the tests"
     );

@@ -76,6 +76,19 @@ async fn postgres_answers_as_superuser() {
     assert!(superuser);
 }
 
+#[test]
+fn prometheus_takes_a_configuration_of_ones_own() {
+    let config = std::env::temp_dir().join(unique("prometheus"));
+    std::fs::write(&config, "global: {scrape_interval: 7s}\n").unwrap();
+    let (own, config_file) = (std::process::id().to_string(), config.to_str().unwrap());
+    let config_file = format!("--config.file={config_file}");
+    let started = services::start(&["prometheus", "--with", &own, "--", &config_file]);
+    let asked = ureq::get(format!("{}/api/v1/status/config", started.address)).call().unwrap();
+    let told = asked.into_body().read_to_string().unwrap();
+    assert!(told.contains("scrape_interval: 7s"), "{told}");
+    std::fs::remove_file(config).unwrap();
+}
+
 #[tokio::test]
 async fn kafka_makes_topics_on_purpose_only() {
     let (topic, other) = (unique("standing"), unique("never_made"));
