@@ -28,8 +28,9 @@ http() {
 
 # --- Kafka
 
+# java_kafka OPTION...: sets `java` to what comes before a class of Kafka's.
 java_kafka() {
-    java=(java -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto -Xmx384m -XX:-UsePerfData
+    java=(java -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto -Xmx384m -XX:-UsePerfData "$@"
         -Dlog4j2.configurationFile="$here/services.d/kafka/log4j2.properties"
         -cp "$cache/kafka-$(version_kafka)/libs/*")
 }
@@ -49,7 +50,7 @@ prepare_kafka() {
 
 run_kafka() {
     local java
-    java_kafka
+    java_kafka "-XX:SharedArchiveFile=$cache/$(kafka_classes)/classes.jsa"
     beside "${java[@]}" kafka.Kafka "$DIR/server.properties" "$@"
 }
 
