@@ -108,7 +108,7 @@ impl Load {
     /// A rank by Zipf's law.
     fn ranked(&mut self) -> usize {
         let dice = self.next();
-        let column = ((dice >> 32) * self.alias.len() as u64 >> 32) as usize;
+        let column = (((dice >> 32) * self.alias.len() as u64) >> 32) as usize;
         let (threshold, other) = self.alias[column];
         if (dice as u32) < threshold { column } else { other as usize }
     }
@@ -116,7 +116,7 @@ impl Load {
     /// Bursts do not come in a row.
     fn shuffle(&mut self, events: &mut [Event]) {
         for i in (1..events.len()).rev() {
-            let j = (self.next() >> 32) * (i as u64 + 1) >> 32;
+            let j = ((self.next() >> 32) * (i as u64 + 1)) >> 32;
             events.swap(i, j as usize);
         }
     }
