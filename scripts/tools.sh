@@ -41,7 +41,7 @@ bring() {
         APT_LISTS_FRESH=1
     fi
     say "installing $package"
-    as_root apt-get install -y -qq --no-install-recommends "$package" </dev/null >/dev/null && have "$@" && return 0
+    as_root apt-get install -y -qq --no-install-recommends -o DPkg::Lock::Timeout=300 "$package" </dev/null >/dev/null && have "$@" && return 0
     say "missing: $*; hint: \`apt-get install $package\` as root, then run this again"
     return 1
 }

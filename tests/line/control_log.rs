@@ -92,7 +92,7 @@ async fn two_writers_are_seen_in_one_order() {
 /// A broker that is away for a while: nothing is lost, nothing comes twice.
 #[tokio::test]
 async fn entries_written_while_the_broker_is_away_come_once() {
-    let mut broker = services::private_kafka();
+    let broker = services::private_kafka();
     let settings = fresh(broker.url()).await;
     let mut log = open(&settings, None).expect("the log opens");
     log.append(&lead(1)).expect("it is taken");

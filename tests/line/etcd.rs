@@ -149,7 +149,7 @@ async fn a_write_that_arrives_late_is_stopped_by_the_heartbeat_alone() {
 /// etcd is away while levels rise and fall: afterwards each key is written once, raises first.
 #[tokio::test(flavor = "multi_thread")]
 async fn after_an_outage_each_key_is_written_once() {
-    let mut etcd = services::private_etcd();
+    let etcd = services::private_etcd();
     let a = settings(etcd.url(), &cluster(), "a");
     let mut one = publisher(&a);
     let epoch = begin(&mut one, &[], 0).await;
@@ -186,7 +186,7 @@ async fn after_an_outage_each_key_is_written_once() {
 /// A store that is wiped gets everything anew, from the same controller.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wiped_store_gets_everything_anew() {
-    let mut etcd = services::private_etcd();
+    let etcd = services::private_etcd();
     let a = settings(etcd.url(), &cluster(), "a");
     let mut one = publisher(&a);
     let epoch = begin(&mut one, &[], 0).await;

@@ -40,7 +40,7 @@ pub(crate) fn moved(room: &str, from: u8, to: u8, slot: u64) -> Decision {
 }
 
 fn blake(text: &str) -> [u8; 7] {
-    let mut bytes = [0; 7];
+    let mut bytes = [0_u8; 7];
     text.bytes()
         .enumerate()
         .for_each(|(i, b)| bytes[i % 7] = bytes[i % 7].wrapping_mul(31).wrapping_add(b));

@@ -5,6 +5,5 @@ mod etcd;
 mod etcd_kit;
 mod kafka;
 mod kafka_kit;
-#[allow(dead_code, reason = "a harness has more doors than any one day uses")]
 mod services;
 mod standing;

@@ -1,178 +1,198 @@
-//! Real services for tests: shared ones, given by the environment or started on first use, and private ones that can be
-//! killed, stopped, paused and started again with their ports and data.
+//! Services for tests: shared ones that are there for all, private ones for tests that kill, stop or pause them.
+//!
+//! A shared service is the one whose address stands in the environment (`BARRAGE_TEST_KAFKA`, `_ETCD`,
+//! `_ETCD_OLDEST`, `_POSTGRES`), or else one that `scripts/services` starts on first use. Tests on it choose names of
+//! their own ([`unique`]). Whatever is started here ends with the test process, in whatever way that ends: the
+//! script watches for it. A service that cannot be had fails the test.
 
+use std::net::{TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
-/// A service of one test, gone with it.
+/// Bootstrap address of the shared Kafka, `127.0.0.1:PORT`.
+pub(crate) fn kafka() -> &'static str {
+    static ADDRESS: OnceLock<String> = OnceLock::new();
+    ADDRESS.get_or_init(|| shared("kafka", "BARRAGE_TEST_KAFKA"))
+}
+
+/// Endpoint of the shared etcd, the newest that is supported, `http://127.0.0.1:PORT`.
+pub(crate) fn etcd() -> &'static str {
+    static ADDRESS: OnceLock<String> = OnceLock::new();
+    ADDRESS.get_or_init(|| shared("etcd", "BARRAGE_TEST_ETCD"))
+}
+
+/// Endpoint of the shared etcd that is the oldest supported.
+pub(crate) fn etcd_oldest() -> &'static str {
+    static ADDRESS: OnceLock<String> = OnceLock::new();
+    ADDRESS.get_or_init(|| shared("etcd-oldest", "BARRAGE_TEST_ETCD_OLDEST"))
+}
+
+/// URL of the shared PostgreSQL: a superuser on its database `postgres`. Tests make databases of their own.
+pub(crate) fn postgres() -> &'static str {
+    static ADDRESS: OnceLock<String> = OnceLock::new();
+    ADDRESS.get_or_init(|| shared("postgres", "BARRAGE_TEST_POSTGRES"))
+}
+
+/// A Kafka of the test's own; takes some seconds.
+pub(crate) fn private_kafka() -> Private {
+    Private::start("kafka")
+}
+
+/// An etcd of the test's own.
+pub(crate) fn private_etcd() -> Private {
+    Private::start("etcd")
+}
+
+/// A PostgreSQL of the test's own.
+pub(crate) fn private_postgres() -> Private {
+    Private::start("postgres")
+}
+
+/// A name that no other test and no other run uses on the shared services: lower case, digits, `_`.
+pub(crate) fn unique(prefix: &str) -> String {
+    format!("{prefix}_{:08x}", rand::random::<u32>())
+}
+
+/// Looks every 20 ms whether something holds; fails the test if it does not within `limit`.
+pub(crate) fn within(limit: Duration, what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < limit, "not within {limit:?}: {what}");
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
+}
+
+/// As [`within`], with a limit for machines that have much to do.
+pub(crate) fn eventually(what: &str, holds: impl FnMut() -> bool) {
+    within(Duration::from_secs(60), what, holds);
+}
+
+/// Whether something takes connections at an address (`host:port`, or a URL with both).
+pub(crate) fn listens(address: &str) -> bool {
+    let end = address.rsplit_once("://").map_or(address, |(_, rest)| rest);
+    let end = end.rsplit_once('@').map_or(end, |(_, rest)| rest);
+    let end = end.split(['/', ',']).next().unwrap();
+    let Ok(found) = end.to_socket_addrs() else { return false };
+    found.into_iter().any(|at| TcpStream::connect_timeout(&at, Duration::from_secs(5)).is_ok())
+}
+
+fn shared(name: &str, variable: &str) -> String {
+    let Some(given) = std::env::var(variable).ok().filter(|v| !v.is_empty()) else {
+        return start(&[name, "--with", &std::process::id().to_string()]).address;
+    };
+    assert!(
+        given != "missing",
+        "{name} could not be started: the step `services` of scripts/test says why"
+    );
+    assert!(
+        listens(&given),
+        "nothing answers at {variable}={given}; hint: without that variable {name} is started for the tests"
+    );
+    given
+}
+
+/// What `scripts/services start` says.
+pub(crate) struct Started {
+    pub(crate) address: String,
+    pub(crate) pid: u32,
+    pub(crate) dir: PathBuf,
+}
+
+/// Runs `scripts/services start`.
+pub(crate) fn start(arguments: &[&str]) -> Started {
+    let told = script(&[&["start"], arguments].concat());
+    let field = |key: &str| {
+        let from = told.find(key).unwrap_or_else(|| panic!("no {key} in `{told}`"));
+        told[from + key.len()..].trim_end()
+    };
+    let word = |key: &str| field(key).split(' ').next().unwrap();
+    Started {
+        address: word("ADDRESS=").to_owned(),
+        pid: word("PID=").parse().unwrap(),
+        dir: field("DIR=").into(),
+    }
+}
+
+/// Runs `scripts/services`; what it printed.
+fn script(arguments: &[&str]) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let script = root.join("scripts/services");
+    let done = Command::new(&script).args(arguments).current_dir(root).output();
+    let done = done.unwrap_or_else(|e| panic!("{}: {e}", script.display()));
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "scripts/services {} failed:\n{said}", arguments.join(" "));
+    if !said.is_empty() {
+        println!("{}", said.trim_end());
+    }
+    String::from_utf8_lossy(&done.stdout).into_owned()
+}
+
+/// A service of one test, stopped when dropped. It keeps its ports and its data over any end and new start.
 pub(crate) struct Private {
     name: &'static str,
-    dir: PathBuf,
     address: String,
-    pid: u32,
-}
-
-static COUNT: AtomicU32 = AtomicU32::new(0);
-
-fn script(args: &[&str]) -> String {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/services");
-    let output = Command::new(script).args(args).output().expect("scripts/services runs");
-    let err = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "scripts/services {}: {err}", args.join(" "));
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn start(name: &str, dir: &Path) -> (String, u32) {
-    let own = std::process::id().to_string();
-    let told = script(&["start", name, dir.to_str().expect("a path"), "--with", &own]);
-    let field = |key: &str| {
-        let word = told.split_whitespace().find_map(|word| word.strip_prefix(key));
-        word.unwrap_or_else(|| panic!("no {key} in {told}")).to_owned()
-    };
-    (field("ADDRESS="), field("PID=").parse().expect("a pid"))
+    dir: PathBuf,
 }
 
 impl Private {
-    fn new(name: &'static str) -> Self {
-        let n = COUNT.fetch_add(1, Ordering::Relaxed);
-        let dir = std::env::temp_dir().join(format!("barrage-{name}-{}-{n}", std::process::id()));
-        let (address, pid) = start(name, &dir);
-        Self { name, dir, address, pid }
+    fn start(name: &'static str) -> Self {
+        let started = start(&[name, "--with", &std::process::id().to_string()]);
+        Self { name, address: started.address, dir: started.dir }
     }
 
-    /// Its address: `host:port` of Kafka, a URL of the others.
+    fn path(&self) -> &str {
+        self.dir.to_str().unwrap()
+    }
+
+    /// Where it answers: a URL, for Kafka `host:port`.
     pub(crate) fn url(&self) -> &str {
         &self.address
     }
 
-    fn signal(&self, signal: &str) {
-        let kill = Command::new("kill").args(["-s", signal, &self.pid.to_string()]).status();
-        assert!(kill.expect("kill runs").success(), "{} {}", self.name, self.pid);
+    /// Its directory, with the data in `data/`.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
     }
 
-    /// Ends it at once.
+    /// Ends it with all its processes, without a chance to put anything in order.
     pub(crate) fn kill9(&self) {
-        self.signal("KILL");
-        // Its port is free once it is gone.
-        let gone = || !Path::new(&format!("/proc/{}/stat", self.pid)).exists();
-        eventually("the service is gone", gone);
+        script(&["signal", "KILL", self.path()]);
     }
 
     /// Ends it in order.
     pub(crate) fn stop(&self) {
-        script(&["stop", self.dir.to_str().expect("a path")]);
+        script(&["stop", "--keep", self.path()]);
     }
 
-    /// Starts it again, on the same ports and with its data.
-    pub(crate) fn start_again(&mut self) {
-        let (address, pid) = start(self.name, &self.dir);
-        assert_eq!(address, self.address, "the same address as before");
-        self.pid = pid;
+    /// Starts it after `kill9` or `stop`, and waits until it answers.
+    pub(crate) fn start_again(&self) {
+        let started = start(&[self.name, "--dir", self.path()]);
+        assert_eq!(started.address, self.address);
     }
 
     /// Takes its data away; it must not be running.
     pub(crate) fn wipe(&self) {
-        std::fs::remove_dir_all(self.dir.join("data")).expect("its data");
+        std::fs::remove_dir_all(self.dir.join("data")).unwrap();
     }
 
-    /// Where its data lies.
-    pub(crate) fn data(&self) -> PathBuf {
-        self.dir.join("data")
-    }
-
-    /// Lets it stand still.
+    /// Halts it: connections stay open, nothing answers.
     pub(crate) fn pause(&self) {
-        self.signal("STOP");
+        script(&["signal", "STOP", self.path()]);
     }
 
-    /// Lets it go on.
+    /// Lets it go on after `pause`.
     pub(crate) fn resume(&self) {
-        self.signal("CONT");
+        script(&["signal", "CONT", self.path()]);
     }
 }
 
 impl Drop for Private {
     fn drop(&mut self) {
-        let dir = self.dir.to_str().expect("a path");
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/services");
-        // A panic within a panic would hide the first.
-        let _ = Command::new(script).args(["stop", dir]).output();
-        let _ = std::fs::remove_dir_all(&self.dir);
+        // Perhaps in the middle of a panic, where another one would end the process: what is left, the script's
+        // watch over this process ends.
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/services");
+        let _ = Command::new(script).arg("stop").arg(&self.dir).output();
     }
-}
-
-/// Asks until it is so; the deadline is for machines, not for people.
-pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let (patience, pause) =
-        (std::time::Duration::from_secs(30), std::time::Duration::from_millis(20));
-    let began = std::time::Instant::now();
-    let (_keep, never) = std::sync::mpsc::sync_channel::<()>(1);
-    while !is_so() {
-        assert!(began.elapsed() < patience, "not within {patience:?}: {what}");
-        let _ = never.recv_timeout(pause);
-    }
-}
-
-fn shared(
-    cell: &'static OnceLock<(String, Option<Private>)>,
-    variable: &str,
-    name: &'static str,
-) -> &'static str {
-    let (address, _) = cell.get_or_init(|| match std::env::var(variable) {
-        Ok(address) if !address.is_empty() => (address, None),
-        _ => {
-            let private = Private::new(name);
-            (private.url().to_owned(), Some(private))
-        }
-    });
-    address
-}
-
-/// Kafka, `host:port`.
-pub(crate) fn kafka() -> &'static str {
-    static CELL: OnceLock<(String, Option<Private>)> = OnceLock::new();
-    shared(&CELL, "BARRAGE_TEST_KAFKA", "kafka")
-}
-
-/// The etcd of today, a URL.
-pub(crate) fn etcd() -> &'static str {
-    static CELL: OnceLock<(String, Option<Private>)> = OnceLock::new();
-    shared(&CELL, "BARRAGE_TEST_ETCD", "etcd")
-}
-
-/// The oldest etcd that is supported, a URL.
-pub(crate) fn etcd_oldest() -> &'static str {
-    static CELL: OnceLock<(String, Option<Private>)> = OnceLock::new();
-    shared(&CELL, "BARRAGE_TEST_ETCD_OLDEST", "etcd-oldest")
-}
-
-/// Postgres, the URL of its superuser.
-pub(crate) fn postgres() -> &'static str {
-    static CELL: OnceLock<(String, Option<Private>)> = OnceLock::new();
-    shared(&CELL, "BARRAGE_TEST_POSTGRES", "postgres")
-}
-
-/// A Kafka of one's own.
-pub(crate) fn private_kafka() -> Private {
-    Private::new("kafka")
-}
-
-/// An etcd of one's own.
-pub(crate) fn private_etcd() -> Private {
-    Private::new("etcd")
-}
-
-/// A Postgres of one's own.
-pub(crate) fn private_postgres() -> Private {
-    Private::new("postgres")
-}
-
-/// A name that no other test has.
-pub(crate) fn unique(what: &str) -> String {
-    let n = COUNT.fetch_add(1, Ordering::Relaxed);
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let ms = now.map_or(0, |d| d.as_millis());
-    format!("{what}-{}-{n}-{}", std::process::id(), ms % 1_000_000)
 }
