@@ -1,6 +1,6 @@
 //! Publishers on a real etcd, and what an edge would see of them.
 
-use super::services::{eventually, unique};
+use super::services::unique;
 use barrage::publish::etcd::{self, Command, Event, Handle, Settings};
 use barrage_engine::rules::RuleSet;
 use barrage_protocol::decision::{Decision, Id, Kind, Scope, Value};
@@ -119,12 +119,4 @@ pub(crate) async fn writes(settings: &Settings, room: &str) -> i64 {
     let mut client = Client::connect(&settings.endpoints, None).await.expect("etcd");
     let got = client.get(settings.keys().room(room), None).await.expect("get");
     got.kvs().first().map_or(0, etcd_client::KeyValue::version)
-}
-
-/// Waits until all commands are taken and nothing waits to be written.
-pub(crate) fn settled(handle: &Handle, keys: usize) {
-    eventually("everything is written", || {
-        let status = handle.status();
-        status.leads && status.waiting == 0 && status.keys == keys
-    });
 }
