@@ -25,7 +25,7 @@ pub struct Envelope {
 
 /// Decisions that were made and could not be spooled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Gap {
+pub(super) struct Gap {
     /// First slot concerned.
     pub from: Slot,
     /// Last slot concerned.

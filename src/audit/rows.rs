@@ -236,7 +236,7 @@ impl Rows {
                 self.others.push(Other::Rules { hash, body, from, by: by.clone() });
             }
             if let Some(actor) = &record.actor {
-                self.others.push(Other::Override {
+                let row = Other::Override {
                     key: format!("{epoch}.{seq}.{n}"),
                     kind: kind.clone(),
                     subject: self.clean(record.room.as_deref().unwrap_or_default()),
@@ -244,7 +244,8 @@ impl Rows {
                     from,
                     body: text.clone(),
                     by: by.clone(),
-                });
+                };
+                self.others.push(row);
             }
             let n = i32::try_from(n).map_err(|_| "too many records in a step".to_owned())?;
             self.others.push(Other::Control { seq, n, kind, from, body: text, by });

@@ -86,11 +86,11 @@ async fn decisions(
         let Some((hash, theirs)) = there.get(&row.id) else {
             return Err(Trouble::Outage(format!("decision {} is neither new nor there", row.id)));
         };
-        if *hash == row.hash {
+        if hash[..] == row.hash {
             same += 1;
             continue;
         }
-        let first = || rows.iter().find(|r| r.hash == *hash).map(|r| r.canonical.clone());
+        let first = || rows.iter().find(|r| hash[..] == r.hash).map(|r| r.canonical.clone());
         let row = Divergence {
             kind: "content",
             slot: row.slot,
