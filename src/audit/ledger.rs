@@ -78,8 +78,10 @@ pub(super) struct State {
     pub(super) failed: Option<String>,
     /// There is no room: decisions go on and are counted as missing.
     pub(super) full: bool,
-    /// All that is spooled is sent: the active segment may be closed, so that it can go.
-    pub(super) rotate: bool,
+    /// The segment being written.
+    pub(super) active: Option<u64>,
+    /// This segment is sent up to this length: if it is no longer, it can be left and removed.
+    pub(super) sent: Option<(u64, u64)>,
     /// The spool's thread has ended.
     pub(super) ended: bool,
     /// The sender ends at this instant, or earlier once nothing waits.

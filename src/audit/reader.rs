@@ -100,13 +100,19 @@ impl Reader {
     /// Everything before `place` is in Postgres: removes the segments that are done with.
     pub(super) fn sent(&mut self, place: Place) {
         let mut state = self.ledger.lock();
-        let done: Vec<u64> = state.segments.range(..place.segment).map(|(n, _)| *n).collect();
+        let active = state.active;
+        let whole = |number: u64, len: u64| {
+            number < place.segment || (number, len) == (place.segment, place.offset)
+        };
+        let sent = state.segments.range(..=place.segment).filter(|(n, len)| whole(**n, **len));
+        let done: Vec<u64> = sent.map(|(n, _)| *n).filter(|n| active != Some(*n)).collect();
         for number in &done {
             state.segments.remove(number);
         }
-        let last = state.segments.last_key_value().map(|(n, len)| (*n, *len));
-        // The active segment can go only after the spool has left it.
-        state.rotate = last == Some((place.segment, place.offset)) && place.offset >= 64 << 10;
+        // Only the spool can leave the segment that it writes; a short one is not worth it.
+        let last = state.segments.get(&place.segment).copied();
+        let worth = last == Some(place.offset) && place.offset >= 64 << 10;
+        state.sent = worth.then_some((place.segment, place.offset));
         drop(state);
         for number in done {
             if let Err(e) = fs::remove_file(segment_path(&self.folder, number)) {

@@ -72,7 +72,8 @@ impl Spool {
     }
 
     /// Whether a payload of this many bytes has room.
-    pub(super) fn has_room(&self, payload: usize) -> bool {
+    pub(super) fn has_room(&mut self, payload: usize) -> bool {
+        self.leave_sent();
         self.bytes() + (payload + frame::HEAD) as u64 + RESERVE <= self.limit
     }
 
@@ -107,8 +108,8 @@ impl Spool {
     }
 
     fn write(&mut self, frames: &[u8]) -> io::Result<()> {
-        let rotate = std::mem::take(&mut self.ledger.lock().rotate);
-        if self.active.as_ref().is_some_and(|a| rotate || a.len >= SEGMENT_MAX) {
+        self.leave_sent();
+        if self.active.as_ref().is_some_and(|a| a.len >= SEGMENT_MAX) {
             self.active = None;
         }
         let mut active = match self.active.take() {
@@ -125,10 +126,30 @@ impl Spool {
         active.len += frames.len() as u64;
         let mut state = self.ledger.lock();
         state.segments.insert(active.number, active.len);
+        state.active = Some(active.number);
         state.stats.syncs += 1;
         drop(state);
         self.active = Some(active);
         Ok(())
+    }
+
+    /// Leaves and removes the active segment if all of it is sent.
+    fn leave_sent(&mut self) {
+        let Some(active) = &self.active else { return };
+        let number = active.number;
+        let mut state = self.ledger.lock();
+        // More may have been written since the sender said so.
+        if state.sent != Some((number, active.len)) {
+            return;
+        }
+        state.sent = None;
+        state.active = None;
+        state.segments.remove(&number);
+        drop(state);
+        self.active = None;
+        if let Err(e) = fs::remove_file(segment_path(&self.folder, number)) {
+            tracing::warn!(error = %e, number, "a segment of the spool cannot be removed");
+        }
     }
 
     fn begin(&mut self) -> io::Result<Active> {
