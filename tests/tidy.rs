@@ -49,7 +49,7 @@ impl File {
 const NOT_OURS: [&str; 4] = [".git", "target", ".cache", "Cargo.lock"];
 
 /// Everything that may stand at the top.
-const TOP_LEVEL: [&str; 24] = [
+const TOP_LEVEL: [&str; 26] = [
     ".cargo",
     ".ci",
     ".github",
@@ -61,6 +61,7 @@ const TOP_LEVEL: [&str; 24] = [
     "LICENSE",
     "README.md",
     "benches",
+    "build.rs",
     "clippy.toml",
     "crates",
     "dashboards",
@@ -74,6 +75,7 @@ const TOP_LEVEL: [&str; 24] = [
     "scripts",
     "src",
     "tests",
+    "tools",
 ];
 
 /// Every breach in the tree at `root`, in order of file and line.

@@ -1,12 +1,12 @@
 //! The door: what the pipeline hands to the audit, and what it can ask of it.
 
+use super::Settings;
 use super::item::{Envelope, Item};
 use super::ledger::{Checkpoint, Ledger, Stats};
 use super::postgres::sender::Sender;
 use super::reader::Reader;
 use super::spool::Spool;
 use super::writer::{Order, Writer};
-use super::Settings;
 use barrage_protocol::control::Entry;
 use barrage_protocol::ids::Slot;
 use std::io;

@@ -43,10 +43,24 @@ pub(super) struct Gap {
 /// One thing on its way to Postgres.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Item {
-    Decisions { slot: Slot, lines: Vec<String>, envelope: Envelope },
+    Decisions {
+        slot: Slot,
+        lines: Vec<String>,
+        envelope: Envelope,
+    },
     /// An entry of the control log, as JSON: one of a later version is kept as it is.
-    Entry { slot: Slot, entry: serde_json::Value, envelope: Envelope },
-    Diverged { slot: Slot, ours: String, theirs: String, what: String, envelope: Envelope },
+    Entry {
+        slot: Slot,
+        entry: serde_json::Value,
+        envelope: Envelope,
+    },
+    Diverged {
+        slot: Slot,
+        ours: String,
+        theirs: String,
+        what: String,
+        envelope: Envelope,
+    },
     Gap(Gap),
 }
 

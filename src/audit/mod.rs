@@ -14,6 +14,8 @@ mod reader;
 mod rows;
 mod spool;
 mod store;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 pub use handle::{Handle, spawn};
@@ -78,7 +80,9 @@ impl std::fmt::Debug for Settings {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The address cannot be read.
-    #[error("the address of Postgres cannot be read\nhint: postgres://user:password@host:5432/database")]
+    #[error(
+        "the address of Postgres cannot be read\nhint: postgres://user:password@host:5432/database"
+    )]
     Address,
     /// No connection, or it broke.
     #[error("cannot reach Postgres: {0}")]

@@ -57,7 +57,15 @@ pub(super) enum Other {
     /// `rule_version`.
     Rules { hash: String, body: String, from: i64, by: By },
     /// `override_log`.
-    Override { key: String, kind: String, subject: String, actor: String, from: i64, body: String, by: By },
+    Override {
+        key: String,
+        kind: String,
+        subject: String,
+        actor: String,
+        from: i64,
+        body: String,
+        by: By,
+    },
     /// `divergence`.
     Divergence(Divergence),
 }
@@ -82,7 +90,8 @@ impl Divergence {
         let id = self.id.map(|id| id.to_string()).unwrap_or_default();
         let slot = self.slot.to_string();
         let parts = [self.kind, &slot, &id, self.ours.as_deref().unwrap_or_default()];
-        let parts = parts.into_iter().chain([self.theirs.as_deref().unwrap_or_default(), &self.detail]);
+        let parts =
+            parts.into_iter().chain([self.theirs.as_deref().unwrap_or_default(), &self.detail]);
         for part in parts {
             hasher.update(&(part.len() as u64).to_le_bytes());
             hasher.update(part.as_bytes());

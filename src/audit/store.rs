@@ -47,12 +47,8 @@ impl Store {
     /// When the directory cannot be made or read.
     pub fn open(folder: &Path) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
-        let mut store = Self {
-            folder: folder.to_owned(),
-            whole: BTreeMap::new(),
-            next: 1,
-            torn: 0,
-        };
+        let mut store =
+            Self { folder: folder.to_owned(), whole: BTreeMap::new(), next: 1, torn: 0 };
         for entry in fs::read_dir(folder)? {
             let name = entry?.file_name().to_string_lossy().into_owned();
             if name.ends_with(".tmp") {

@@ -64,7 +64,8 @@ impl Writer {
         let mut going = true;
         while going {
             // A gap is noted as soon as there is room, also if nothing more is decided.
-            let idle = if self.gap.is_some() { Duration::from_secs(1) } else { Duration::from_secs(3600) };
+            let idle =
+                if self.gap.is_some() { Duration::from_secs(1) } else { Duration::from_secs(3600) };
             going = match orders.recv_timeout(idle) {
                 Ok(order) => self.group(order, orders),
                 Err(RecvTimeoutError::Timeout) => true,

@@ -88,7 +88,8 @@ fn another_content_under_one_id_is_never_silent() {
         assert_eq!(stats.divergent, if round == 0 { 2 } else { 0 });
     }
     assert_eq!(rows(&url), (61, 61));
-    let found = ask(&url, "SELECT ours, theirs FROM divergence WHERE kind = 'content' ORDER BY slot");
+    let found =
+        ask(&url, "SELECT ours, theirs FROM divergence WHERE kind = 'content' ORDER BY slot");
     let (ours, theirs) = (&found[0][0], &found[0][1]);
     assert_eq!(found.len(), 2);
     assert_eq!(*ours, other[0]);
@@ -182,7 +183,10 @@ fn terms_rules_and_orders_of_people_are_recorded() {
     assert_eq!(ask(&url, "SELECT body FROM rule_version"), [["schema = 1\n"]]);
     let orders = ask(&url, "SELECT concat_ws(' ', kind, subject, actor, key) FROM override_log");
     assert_eq!(orders, [["rebase r_7 anna 0.9.3.0"]]);
-    assert_eq!(ask(&url, "SELECT concat_ws(' ', epoch, instance) FROM controller_epoch"), [["9 a-1"]]);
+    assert_eq!(
+        ask(&url, "SELECT concat_ws(' ', epoch, instance) FROM controller_epoch"),
+        [["9 a-1"]]
+    );
     let found = ask(&url, "SELECT concat_ws(' ', kind, slot, ours, theirs) FROM divergence");
     assert_eq!(found, [[format!("step {} aa bb", START + 4)]]);
 }

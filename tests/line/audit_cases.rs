@@ -23,7 +23,7 @@ fn s02_nul_in_text() {
         START,
         vec![
             with(1, "r1", "reason", "ok"),
-            with(2, "r\0001", "reason", "nul in room"),
+            with(2, "r\u{0}1", "reason", "nul in room"),
             with(3, "r1", "reason", "a\0b"),
             with(4, "r1", "te\0xt", "x\0y"),
             with(5, "r1", "reason", "ok2"),

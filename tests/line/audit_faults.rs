@@ -41,7 +41,8 @@ impl Between {
 
 fn carry(client: TcpStream, server: TcpStream, lose: &Arc<AtomicBool>, lost: &Arc<AtomicU64>) {
     let cut = Arc::new(AtomicBool::new(false));
-    let (mut from_client, mut to_server) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+    let (mut from_client, mut to_server) =
+        (client.try_clone().unwrap(), server.try_clone().unwrap());
     let (mut from_server, mut to_client) = (server, client);
     let (lose, lost, armed) = (Arc::clone(lose), Arc::clone(lost), Arc::clone(&cut));
     std::thread::spawn(move || {
@@ -185,7 +186,10 @@ fn nothing_acknowledged_is_lost_with_the_process() {
     for (durable, copy) in &copies {
         send_all(copy, &url, &[]);
         let upto = durable.0.saturating_sub(START - 1);
-        let there = count(&url, &format!("SELECT count(*) FROM decision WHERE slot <= {durable}", durable = durable.0));
+        let there = count(
+            &url,
+            &format!("SELECT count(*) FROM decision WHERE slot <= {durable}", durable = durable.0),
+        );
         assert_eq!(there, upto * 3, "durable up to {durable:?}");
         assert!(!copy.path().join("gap.json").exists());
     }

@@ -72,7 +72,9 @@ pub(crate) fn try_execute(url: &str, sql: &str) -> Result<(), sqlx::Error> {
 pub(crate) fn ask(url: &str, sql: &str) -> Vec<Vec<String>> {
     block(async {
         let mut connection = PgConnection::connect(url).await.unwrap();
-        let query = format!("SELECT to_jsonb(array(SELECT coalesce(v, '') FROM jsonb_each_text(to_jsonb(q)) AS e(k, v)))::text FROM ({sql}) q");
+        let query = format!(
+            "SELECT to_jsonb(array(SELECT coalesce(v, '') FROM jsonb_each_text(to_jsonb(q)) AS e(k, v)))::text FROM ({sql}) q"
+        );
         let rows = sqlx::query(sqlx::AssertSqlSafe(query)).fetch_all(&mut connection).await;
         let rows = rows.unwrap_or_else(|e| panic!("{sql}: {e}"));
         rows.iter().map(|r| serde_json::from_str(&r.get::<String, _>(0)).unwrap()).collect()
@@ -104,12 +106,10 @@ pub(crate) fn rise(slot: u64, room: &str, to: u8, ratio: i64) -> Decision {
         from: "0",
         to: &to.to_string(),
     };
-    let evidence: Evidence = [
-        ("count_60s".to_owned(), int(10_800)),
-        ("burst_ratio".to_owned(), Value::milli(ratio)),
-    ]
-    .into_iter()
-    .collect();
+    let evidence: Evidence =
+        [("count_60s".to_owned(), int(10_800)), ("burst_ratio".to_owned(), Value::milli(ratio))]
+            .into_iter()
+            .collect();
     draft(&identity, evidence)
 }
 
@@ -125,12 +125,7 @@ pub(crate) fn storm(slot: u64, n: usize) -> Vec<String> {
 }
 
 pub(crate) fn envelope(epoch: u64) -> Envelope {
-    Envelope {
-        epoch,
-        instance: "a-1".into(),
-        revision: 812,
-        recorded_ms: 1_700_000_000_500,
-    }
+    Envelope { epoch, instance: "a-1".into(), revision: 812, recorded_ms: 1_700_000_000_500 }
 }
 
 /// Settings with short waits.

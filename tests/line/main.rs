@@ -6,5 +6,6 @@ mod audit;
 mod audit_cases;
 mod audit_faults;
 mod audit_fixture;
+mod audit_restart;
 mod audit_schema;
 mod services;

@@ -73,7 +73,7 @@ impl Private {
     }
 
     fn launch(&mut self) {
-        self.keeper = None;
+        self.let_go();
         let _old = std::fs::remove_file(self.folder.join("pid"));
         // The shell lives as long as its input is open, and takes the server with it.
         let script = "cd \"$1\" && shift && { \"$@\" </dev/null >>log 2>&1 & } && echo $! >pid.new && \
@@ -90,9 +90,16 @@ impl Private {
         }
     }
 
+    /// Ends the shell, which must not outlive the server it looks after.
+    fn let_go(&mut self) {
+        if let Some(mut keeper) = self.keeper.take() {
+            drop(keeper.stdin.take());
+            let _ended = keeper.wait();
+        }
+    }
+
     fn answers(&self) -> bool {
-        let ready = self.command(&tool("pg_isready"));
-        let mut ready = ready;
+        let mut ready = self.command(&tool("pg_isready"));
         ready.args(["-q", "-h", "127.0.0.1", "-p", &self.port.to_string()]);
         ready.status().is_ok_and(|s| s.success())
     }
@@ -166,10 +173,7 @@ impl Private {
 impl Drop for Private {
     fn drop(&mut self) {
         signal("-KILL", &self.family());
-        if let Some(keeper) = &mut self.keeper {
-            drop(keeper.stdin.take());
-            let _ended = keeper.wait();
-        }
+        self.let_go();
         let _gone = std::fs::remove_dir_all(&self.folder);
     }
 }

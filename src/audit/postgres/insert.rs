@@ -118,7 +118,8 @@ async fn insert(
     shard: i32,
     rows: &[DecisionRow],
 ) -> Result<Vec<PgRow>, sqlx::Error> {
-    let text = |of: fn(&DecisionRow) -> &str| rows.iter().map(|r| of(r).to_owned()).collect::<Vec<_>>();
+    let text =
+        |of: fn(&DecisionRow) -> &str| rows.iter().map(|r| of(r).to_owned()).collect::<Vec<_>>();
     let number = |of: fn(&DecisionRow) -> i64| rows.iter().map(of).collect::<Vec<_>>();
     sqlx::query(DECISIONS)
         .bind(shard)
@@ -235,10 +236,7 @@ async fn divergence(
 }
 
 /// Makes partitions for these days since 1970 where there are none.
-pub(super) async fn partitions(
-    connection: &mut PgConnection,
-    days: &[i64],
-) -> Result<(), Trouble> {
+pub(super) async fn partitions(connection: &mut PgConnection, days: &[i64]) -> Result<(), Trouble> {
     sqlx::query(
         "SELECT decision_partitions(array(SELECT date '1970-01-01' + d::integer FROM unnest($1::bigint[]) AS r(d)))",
     )

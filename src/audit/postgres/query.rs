@@ -166,14 +166,19 @@ pub async fn newest_checkpoint(url: &str, shard: u32) -> Result<Option<Kept>, Er
             .fetch_optional(&mut connection)
             .await?;
             let Some(row) = row else { break };
-            let number = |at: usize| row.try_get::<i64, _>(at).map(|n| u64::try_from(n).unwrap_or(0));
+            let number =
+                |at: usize| row.try_get::<i64, _>(at).map(|n| u64::try_from(n).unwrap_or(0));
             let (epoch, slot) = (number(0)?, Slot(number(1)?));
             let (bytes, hash): (Vec<u8>, Vec<u8>) = (row.try_get(2)?, row.try_get(3)?);
             if *blake3::hash(&bytes).as_bytes() == *hash {
                 found = Some(Kept { epoch, slot, bytes });
                 break;
             }
-            tracing::warn!(epoch, slot = slot.0, "a checkpoint in Postgres is damaged and is not used");
+            tracing::warn!(
+                epoch,
+                slot = slot.0,
+                "a checkpoint in Postgres is damaged and is not used"
+            );
         }
         let _closed = connection.close().await;
         Ok(found)
@@ -190,7 +195,9 @@ pub async fn retain(url: &str, days: u32) -> Result<u32, Error> {
         let mut connection = connect(url, PATIENCE).await?;
         let days = i32::try_from(days.min(100_000)).unwrap_or(i32::MAX);
         // Writers wait behind this lock, so that it must not wait long itself.
-        sqlx::query("SELECT set_config('lock_timeout', '5s', false)").execute(&mut connection).await?;
+        sqlx::query("SELECT set_config('lock_timeout', '5s', false)")
+            .execute(&mut connection)
+            .await?;
         let row = sqlx::query("SELECT decision_retain((now() AT TIME ZONE 'UTC')::date - $1)")
             .bind(days)
             .fetch_one(&mut connection)

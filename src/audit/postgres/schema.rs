@@ -20,10 +20,7 @@ const RIGHTS: [(&str, &str); 4] = [
     ("insert decisions", "SELECT has_table_privilege('decision', 'INSERT')"),
     ("read decisions", "SELECT has_table_privilege('decision', 'SELECT')"),
     ("replace checkpoints", "SELECT has_table_privilege('checkpoint', 'DELETE')"),
-    (
-        "make partitions",
-        "SELECT has_function_privilege('decision_partitions(date[])', 'EXECUTE')",
-    ),
+    ("make partitions", "SELECT has_function_privilege('decision_partitions(date[])', 'EXECUTE')"),
 ];
 
 /// Migrations that this version knows.

@@ -6,8 +6,8 @@ use super::super::rows::{DecisionRow, Rows, day};
 use super::super::{Settings, aside, item};
 use super::{Trouble, as_writer, checkpoint, connect, insert};
 use rand::Rng as _;
-use sqlx::postgres::PgConnection;
 use sqlx::Connection as _;
+use sqlx::postgres::PgConnection;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -34,7 +34,8 @@ pub(in crate::audit) struct Sender {
     reader: Reader,
     ledger: Arc<Ledger>,
     connection: Option<PgConnection>,
-    batch: Option<Batch>,
+    /// Kept until it is committed, also by a turn that is cut short.
+    batch: Option<Arc<Batch>>,
     /// Everything before is in Postgres.
     sent: Place,
     days: BTreeSet<i64>,
@@ -133,7 +134,7 @@ impl Sender {
             }
         }
         if bytes > 0 {
-            self.batch = Some(Batch { rows, upto: self.reader.place(), oldest_ms });
+            self.batch = Some(Arc::new(Batch { rows, upto: self.reader.place(), oldest_ms }));
         }
         self.ledger.lock().stats.oldest_ms = oldest_ms;
     }
@@ -168,15 +169,10 @@ impl Sender {
         if let Some(checkpoint) = checkpoint {
             self.save(&mut connection, &checkpoint).await?;
         }
-        if let Some(batch) = self.batch.take() {
-            let done = self.write(&mut connection, &batch.rows).await;
-            match done {
-                Ok(refused) => self.done(&batch, &refused),
-                Err(e) => {
-                    self.batch = Some(batch);
-                    return Err(e);
-                }
-            }
+        if let Some(batch) = self.batch.clone() {
+            let refused = self.write(&mut connection, &batch.rows).await?;
+            self.done(&batch, &refused);
+            self.batch = None;
         }
         self.connection = Some(connection);
         Ok(())
@@ -329,7 +325,8 @@ impl Sender {
             let what = match batch.rows.decisions.get(*index) {
                 Some(row) => row.canonical.clone(),
                 None => {
-                    let other = batch.rows.others.get(index.saturating_sub(batch.rows.decisions.len()));
+                    let other =
+                        batch.rows.others.get(index.saturating_sub(batch.rows.decisions.len()));
                     format!("{other:?}")
                 }
             };
