@@ -50,7 +50,7 @@ pub struct Stats {
     pub oldest_ms: Option<i64>,
     /// Slot of the newest checkpoint in Postgres.
     pub checkpoint: Option<Slot>,
-    /// Checkpoints that Postgres did not take, because a later term writes.
+    /// Checkpoints that Postgres did not take: a later term writes, or they were too large for its time.
     pub checkpoints_fenced: u64,
     /// The last thing that went wrong with Postgres; none once it works again.
     pub trouble: Option<String>,

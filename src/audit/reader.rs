@@ -61,15 +61,33 @@ impl Reader {
     /// Reads at the place, within the first `len` bytes of the segment.
     fn frame(&mut self, len: u64) -> io::Result<Option<Vec<u8>>> {
         if self.file.is_none() {
-            let mut file = File::open(segment_path(&self.folder, self.place.segment))?;
+            let mut file = match File::open(segment_path(&self.folder, self.place.segment)) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(self.give_up(len)),
+                other => other?,
+            };
             file.seek(SeekFrom::Start(self.place.offset))?;
             self.file = Some(BufReader::with_capacity(64 << 10, file));
         }
-        let read = self.read(len);
+        let read = match self.read(len) {
+            // Shorter than what the disk was told to keep.
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(self.give_up(len)),
+            other => other,
+        };
         if !matches!(read, Ok(Some(_))) {
             self.file = None;
         }
         read
+    }
+
+    /// Somebody has removed or cut the segment: its rest is counted as damaged, the next one is read.
+    fn give_up(&mut self, len: u64) -> Option<Vec<u8>> {
+        tracing::error!(
+            segment = self.place.segment,
+            "a segment of the audit spool is gone or cut"
+        );
+        self.ledger.lock().stats.damaged += 1;
+        self.place.offset = len;
+        None
     }
 
     fn read(&mut self, len: u64) -> io::Result<Option<Vec<u8>>> {

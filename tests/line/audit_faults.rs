@@ -117,8 +117,10 @@ fn rows_are_decisions_over_five_restarts() {
         }
         // Decided, and on the disk, while nothing answers.
         let made = decide(40);
-        let stats = until(&handle, "an outage seen", |s| !s.connected && s.trouble.is_some());
-        assert!(stats.written < made && stats.oldest_ms.is_some(), "{stats:?}");
+        let waiting =
+            |s: &audit::Stats| !s.connected && s.trouble.is_some() && s.oldest_ms.is_some();
+        let stats = until(&handle, "an outage seen with rows waiting", waiting);
+        assert!(stats.written < made, "{stats:?}");
         server.start_again();
         until(&handle, "all sent", |s| s.written + s.repeated >= made);
     }

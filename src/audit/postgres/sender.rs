@@ -24,6 +24,9 @@ const AHEAD: (Duration, i64) = (Duration::from_secs(3_600), 3);
 /// Days known to have a partition; past this, they are asked for again.
 const DAYS_MAX: usize = 4_096;
 
+/// Attempts at a checkpoint, with a connection that works.
+const TRIES_MAX: u32 = 5;
+
 /// If that many rows are refused and no other is taken, it is not the rows.
 const REFUSED_MIN: usize = 8;
 
@@ -41,6 +44,8 @@ pub(in crate::audit) struct Sender {
     days: BTreeSet<i64>,
     ahead: Option<Instant>,
     failures: u32,
+    /// Attempts at the checkpoint at hand.
+    tries: u32,
 }
 
 struct Batch {
@@ -48,6 +53,19 @@ struct Batch {
     /// After its last record.
     upto: Place,
     oldest_ms: Option<i64>,
+}
+
+/// Tells when the sender has fallen: nobody else would.
+struct Ending(Arc<Ledger>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.stats.connected = false;
+        if std::thread::panicking() {
+            state.stats.trouble = Some("the sender's thread has fallen".to_owned());
+        }
+    }
 }
 
 impl Sender {
@@ -63,11 +81,13 @@ impl Sender {
             days: BTreeSet::new(),
             ahead: None,
             failures: 0,
+            tries: 0,
         }
     }
 
     /// Runs until told to stop.
     pub(in crate::audit) async fn run(mut self) {
+        let _ending = Ending(Arc::clone(&self.ledger));
         loop {
             let (ended, stop_at) = {
                 let state = self.ledger.lock();
@@ -165,14 +185,14 @@ impl Sender {
         } else if !fresh && self.batch.is_none() {
             connection.ping().await?;
         }
-        let checkpoint = self.ledger.lock().checkpoint.clone();
-        if let Some(checkpoint) = checkpoint {
-            self.save(&mut connection, &checkpoint).await?;
-        }
         if let Some(batch) = self.batch.clone() {
             let refused = self.write(&mut connection, &batch.rows).await?;
             self.done(&batch, &refused);
             self.batch = None;
+        }
+        let checkpoint = self.ledger.lock().checkpoint.clone();
+        if let Some(checkpoint) = checkpoint {
+            self.save(&mut connection, &checkpoint).await?;
         }
         self.connection = Some(connection);
         Ok(())
@@ -203,13 +223,25 @@ impl Sender {
         connection: &mut PgConnection,
         checkpoint: &Checkpoint,
     ) -> Result<(), Trouble> {
-        let taken = match checkpoint::save(connection, self.shard, checkpoint).await {
-            Err(Trouble::Rows(why)) => {
-                tracing::error!(why, slot = checkpoint.slot.0, "Postgres cannot hold a checkpoint");
-                false
+        self.tries += 1;
+        // One that Postgres cannot take within its time must not hold up the decisions behind it for ever.
+        let taken = if self.tries > TRIES_MAX {
+            tracing::error!(slot = checkpoint.slot.0, "gave up a checkpoint for Postgres");
+            false
+        } else {
+            match checkpoint::save(connection, self.shard, checkpoint).await {
+                Err(Trouble::Rows(why)) => {
+                    tracing::error!(
+                        why,
+                        slot = checkpoint.slot.0,
+                        "Postgres cannot hold a checkpoint"
+                    );
+                    false
+                }
+                other => other?,
             }
-            other => other?,
         };
+        self.tries = 0;
         let mut state = self.ledger.lock();
         // A newer one may have come meanwhile.
         let same = |c: &Checkpoint| (c.epoch, c.slot) == (checkpoint.epoch, checkpoint.slot);
