@@ -2,10 +2,10 @@
 //! and nobody waits.
 
 use crate::audit_fixture::{
-    Folder, LONG, START, block, count, database_on, envelope, rows, send_all, settings, storm,
-    until,
+    Folder, LONG, START, block, count, database_on, envelope, pass, rows, send_all, settings,
+    storm, until,
 };
-use crate::services::{self, pass};
+use crate::services;
 use barrage::audit;
 use barrage_protocol::ids::Slot;
 use std::io::{Read as _, Write as _};
@@ -78,8 +78,8 @@ fn carry(client: TcpStream, server: TcpStream, lose: &Arc<AtomicBool>, lost: &Ar
 /// what the pipeline waits for meanwhile is the disk alone.
 #[test]
 fn rows_are_decisions_over_five_restarts() {
-    let mut server = services::private_postgres();
-    let url = database_on(&server.url());
+    let server = services::private_postgres();
+    let url = database_on(server.url());
     block(audit::migrate(&url)).unwrap();
     let between = Between::new(&url);
     let folder = Folder::new();
@@ -138,7 +138,7 @@ fn rows_are_decisions_over_five_restarts() {
 #[test]
 fn a_silent_postgres_delays_nobody() {
     let server = services::private_postgres();
-    let url = database_on(&server.url());
+    let url = database_on(server.url());
     block(audit::migrate(&url)).unwrap();
     let folder = Folder::new();
     let brief = audit::Settings { patience: Duration::from_secs(1), ..settings(&folder, &url) };

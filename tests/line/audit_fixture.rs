@@ -137,6 +137,11 @@ pub(crate) fn settings(folder: &Folder, url: &str) -> Settings {
     }
 }
 
+/// Lets some time pass before the next look.
+pub(crate) fn pass(ms: u64) {
+    std::thread::park_timeout(Duration::from_millis(ms));
+}
+
 /// Waits for something in the counters.
 pub(crate) fn until(handle: &Handle, what: &str, done: impl Fn(&Stats) -> bool) -> Stats {
     let deadline = Instant::now() + LONG;
@@ -146,7 +151,7 @@ pub(crate) fn until(handle: &Handle, what: &str, done: impl Fn(&Stats) -> bool) 
             return stats;
         }
         assert!(Instant::now() < deadline, "not within {LONG:?}: {what}: {stats:?}");
-        services::pass(5);
+        pass(5);
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Address of the PostgreSQL that tests share, as its superuser.
@@ -14,7 +14,7 @@ pub(crate) fn postgres() -> &'static str {
         Ok(url) => (url, None),
         Err(_) => {
             let service = private_postgres();
-            (service.url(), Some(service))
+            (service.url().to_owned(), Some(service))
         }
     });
     url
@@ -29,7 +29,8 @@ pub(crate) fn private_postgres() -> Private {
         std::os::unix::fs::chown(&folder, Some(uid), Some(gid)).unwrap();
     }
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let mut service = Private { folder, port, user, keeper: None };
+    let url = format!("postgres://postgres@127.0.0.1:{port}/postgres");
+    let service = Private { folder, port, url, user, keeper: Mutex::new(None) };
     let data = service.folder.join("data");
     let made = service
         .command(&tool("initdb"))
@@ -46,17 +47,18 @@ pub(crate) fn private_postgres() -> Private {
 pub(crate) struct Private {
     folder: PathBuf,
     port: u16,
+    url: String,
     user: Option<(u32, u32)>,
-    keeper: Option<Child>,
+    keeper: Mutex<Option<Child>>,
 }
 
 impl Private {
-    pub(crate) fn url(&self) -> String {
-        format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
+    pub(crate) fn url(&self) -> &str {
+        &self.url
     }
 
     /// Starts it and waits until it answers.
-    pub(crate) fn start_again(&mut self) {
+    pub(crate) fn start_again(&self) {
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             self.launch();
@@ -72,7 +74,7 @@ impl Private {
         }
     }
 
-    fn launch(&mut self) {
+    fn launch(&self) {
         self.let_go();
         let _old = std::fs::remove_file(self.folder.join("pid"));
         // The shell lives as long as its input is open, and takes the server with it.
@@ -82,7 +84,8 @@ impl Private {
         command.args(["-c", script, "sh"]).arg(&self.folder).arg(tool("postgres"));
         command.args(["-D", "data", "-p", &self.port.to_string(), "-h", "127.0.0.1", "-F"]);
         command.args(["-c", "unix_socket_directories=", "-c", "max_connections=200"]);
-        self.keeper = Some(command.stdin(Stdio::piped()).spawn().unwrap());
+        let keeper = Some(command.stdin(Stdio::piped()).spawn().unwrap());
+        *self.keeper.lock().unwrap() = keeper;
         let deadline = Instant::now() + Duration::from_secs(10);
         while !self.folder.join("pid").exists() {
             assert!(Instant::now() < deadline, "the shell that starts PostgreSQL does nothing");
@@ -91,8 +94,8 @@ impl Private {
     }
 
     /// Ends the shell, which must not outlive the server it looks after.
-    fn let_go(&mut self) {
-        if let Some(mut keeper) = self.keeper.take() {
+    fn let_go(&self) {
+        if let Some(mut keeper) = self.keeper.lock().unwrap().take() {
             drop(keeper.stdin.take());
             let _ended = keeper.wait();
         }
@@ -105,13 +108,13 @@ impl Private {
     }
 
     /// Kills it as a power cut would.
-    pub(crate) fn kill9(&mut self) {
+    pub(crate) fn kill9(&self) {
         signal("-KILL", &[self.pid()]);
         self.gone();
     }
 
     /// Stops it in good order, cutting its clients off.
-    pub(crate) fn stop(&mut self) {
+    pub(crate) fn stop(&self) {
         signal("-INT", &[self.pid()]);
         self.gone();
     }
@@ -202,8 +205,6 @@ fn tool(name: &str) -> String {
     name.to_owned()
 }
 
-/// Lets some time pass: for services, which tell nobody when they are ready.
-pub(crate) fn pass(ms: u64) {
-    let (_keep, never) = std::sync::mpsc::sync_channel::<()>(1);
-    let _timeout = never.recv_timeout(Duration::from_millis(ms));
+fn pass(ms: u64) {
+    std::thread::park_timeout(Duration::from_millis(ms));
 }
