@@ -45,8 +45,8 @@ fn a_check_names_what_is_wrong() {
 fn a_login_without_the_role_is_told() {
     let url = migrated();
     let login = format!("anna_{:016x}", rand::random::<u64>());
-    execute(&url, &format!("CREATE ROLE {login} LOGIN"));
-    let as_login = url.replace("postgres@", &format!("{login}@"));
+    execute(&url, &format!("CREATE ROLE {login} LOGIN PASSWORD 'pw'"));
+    let as_login = format!("postgres://{login}:pw@{}", url.split_once('@').unwrap().1);
     let error = block(audit::check(&as_login)).unwrap_err();
     assert!(matches!(error, Error::Rights(_)), "{error}");
     execute(&url, &format!("GRANT barrage_writer TO {login}"));
