@@ -4,6 +4,7 @@
 
 pub mod api;
 pub mod app;
+pub mod audit;
 pub mod bench;
 pub mod cli;
 pub mod config;

@@ -1,5 +1,11 @@
 //! The seams to real services, and the whole line over them. A service that cannot be had is a failure.
 
+mod audit;
+mod audit_cases;
+mod audit_faults;
+mod audit_fixture;
+mod audit_restart;
+mod audit_schema;
 mod control_log;
 mod etcd;
 mod etcd_kit;
