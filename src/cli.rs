@@ -30,6 +30,17 @@ enum Command {
         #[command(flatten)]
         options: ingest::Options,
     },
+    /// Make what a cluster needs: topics and tables, and only what is missing
+    Init(app::init::Args),
+    /// A controller: events from Kafka, policies to etcd, decisions to Postgres
+    Run(app::run::Args),
+    /// The hottest rooms, with level, rate and baseline
+    Rooms(app::ask::Rooms),
+    /// The edges that report, and what each has applied
+    Edges(app::ask::Edges),
+    /// The decisions recorded in Postgres
+    #[command(subcommand)]
+    Audit(app::ask::Audit),
     /// Write a seeded night of events to a file
     Gen(scenes::generate::Args),
     /// What the rules make of recorded events, as fast as the machine can
@@ -63,6 +74,11 @@ impl Cli {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
             Command::Demo { args, options } => app::demo::run(&args, &options),
+            Command::Init(args) => app::init::run(&args),
+            Command::Run(args) => app::run::run(&args),
+            Command::Rooms(args) => app::ask::rooms(&args),
+            Command::Edges(args) => app::ask::edges(&args),
+            Command::Audit(command) => app::ask::audit(&command),
             Command::Gen(args) => scenes::generate::run(&args),
             Command::Replay { args, options } => app::replay::run(&args, &options),
             Command::Rules(command) => rules::run(&command),

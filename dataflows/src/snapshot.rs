@@ -5,7 +5,7 @@ use barrage_engine::blast::Arbiter;
 use barrage_engine::room::State;
 use barrage_engine::rules::RuleSet;
 use barrage_engine::windows::Slow;
-use barrage_protocol::ids::{RoomKey, Slot};
+use barrage_protocol::ids::{Level, RoomKey, Slot};
 use serde::{Deserialize, Serialize};
 
 /// Slow state at the end of a closed slot, the same for any number of workers. Opaque but for its slot.
@@ -80,6 +80,14 @@ impl Snapshot {
         self.rooms.iter().flat_map(|room| {
             let spans = room.state.iter().flat_map(State::open);
             spans.map(|span| Ended { room: room.name.clone(), span })
+        })
+    }
+
+    /// Rooms above level 0, by id.
+    pub fn levels(&self) -> impl Iterator<Item = (&str, Level)> + '_ {
+        self.rooms.iter().filter_map(|room| {
+            let level = room.state.as_ref()?.level();
+            (level > Level::NORMAL).then_some((room.name.as_str(), level))
         })
     }
 

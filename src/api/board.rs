@@ -196,6 +196,8 @@ struct Inner {
     decided: u64,
     policies: BTreeMap<String, Policy>,
     edge: Edge,
+    leader: serde_json::Value,
+    edges: Vec<serde_json::Value>,
 }
 
 /// The read model; shared by its feeder and the server.
@@ -293,6 +295,28 @@ impl Board {
     /// What is published at present.
     pub fn policies(&self, policies: BTreeMap<String, Policy>) {
         self.lock().policies = policies;
+    }
+
+    /// How this controller stands among those of its shard.
+    pub fn leader(&self, told: serde_json::Value) {
+        self.lock().leader = told;
+    }
+
+    /// How this controller stands.
+    #[must_use]
+    pub fn who_leads(&self) -> serde_json::Value {
+        self.lock().leader.clone()
+    }
+
+    /// The edges that have reported, each with what it has applied.
+    pub fn edges(&self, edges: Vec<serde_json::Value>) {
+        self.lock().edges = edges;
+    }
+
+    /// The edges that have reported.
+    #[must_use]
+    pub fn all_edges(&self) -> Vec<serde_json::Value> {
+        self.lock().edges.clone()
     }
 
     /// What the edge does at present.

@@ -71,6 +71,8 @@ pub(super) fn router(board: Arc<Board>) -> Router {
         .route("/v1/rooms/{id}", get(room))
         .route("/v1/decisions", get(decisions))
         .route("/v1/decisions/{id}", get(decision))
+        .route("/v1/leader", get(leader))
+        .route("/v1/edges", get(edges))
         .route("/v1/stream", get(stream::stream))
         .route("/livez", get(async || "alive\n"))
         .route("/readyz", get(ready));
@@ -86,7 +88,7 @@ pub(super) fn router(board: Arc<Board>) -> Router {
             Problem::new(
                 StatusCode::NOT_FOUND,
                 "no such page; there are /, /v1/rooms, /v1/rooms/{id}, /v1/decisions, \
-                 /v1/decisions/{id}, /v1/stream, /livez and /readyz",
+                 /v1/decisions/{id}, /v1/leader, /v1/edges, /v1/stream, /livez and /readyz",
             )
         })
         .with_state(board)
@@ -120,6 +122,14 @@ async fn headers(request: Request, next: Next) -> Response {
         headers.insert(name, HeaderValue::from_static(value));
     }
     response
+}
+
+async fn leader(State(board): State<Arc<Board>>) -> Json<Value> {
+    Json(board.who_leads())
+}
+
+async fn edges(State(board): State<Arc<Board>>) -> Json<Value> {
+    Json(json!({"edges": board.all_edges()}))
 }
 
 async fn ready(State(board): State<Arc<Board>>) -> Result<&'static str, Problem> {

@@ -260,11 +260,16 @@ impl Follow {
         let progress = candidate.progress(now_ms);
         line.outbox.again(candidate.done());
         let leader = candidate.into_leader(now_ms, &line.canon.hash(), levels);
-        let leader = leader.map_err(|_| {
+        let mut leader = leader.map_err(|_| {
             anyhow::anyhow!(
                 "cannot lead from here ({progress:?}): the log's last step is not taken"
             )
         })?;
+        for (p, source) in &sources {
+            if leader.clock(*p).is_none() {
+                leader.add_partition(*p, source.source().first_offset(), now_ms);
+            }
+        }
         if progress == Progress::Break {
             for (p, source) in &mut sources {
                 if let Some(clock) = leader.clock(*p) {
@@ -291,6 +296,12 @@ impl Follow {
     pub fn alarms(&self) -> (Alarms, Reader) {
         let follower = self.stage.peek();
         (follower.alarms().clone(), follower.reader().clone())
+    }
+
+    /// Whether its windows are whole: after a checkpoint they are rebuilt first.
+    #[must_use]
+    pub fn rebuilt(&self) -> bool {
+        self.stage.peek().rebuilds_to().is_none()
     }
 
     /// Whether all steps handed over are taken.

@@ -10,7 +10,7 @@ use barrage_engine::control::{Counters, Leader, Reading, Status, Waiting, lead};
 use barrage_engine::rules::RuleSet;
 use barrage_protocol::control::{Control, Entry};
 use barrage_protocol::event::Hit;
-use barrage_protocol::ids::Slot;
+use barrage_protocol::ids::{Level, Slot};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -198,7 +198,48 @@ impl<L: Log> Lead<L> {
 
     /// The next checkpoint that may be kept: its slot is final and its effects are out.
     pub fn kept(&mut self) -> Option<Checkpoint> {
-        self.waiting.ready(self.leader.last_final(), self.leader.last_done()).map(|(_, c)| c)
+        self.kept_until(self.leader.last_done())
+    }
+
+    /// As [`Self::kept`], for one that stays on this machine: effects up to `spooled` cannot be lost.
+    pub fn kept_until(&mut self, spooled: Slot) -> Option<Checkpoint> {
+        self.waiting.ready(self.leader.last_final(), spooled).map(|(_, c)| c)
+    }
+
+    /// Levels of the rooms above normal at the last closed slot; none before the start.
+    ///
+    /// # Errors
+    /// A worker that fell.
+    pub fn levels(&mut self) -> anyhow::Result<BTreeMap<String, Level>> {
+        if self.leader.last_closed().is_none() {
+            return Ok(BTreeMap::new());
+        }
+        self.line.levels()
+    }
+
+    /// Hash of the rule set that the control log names, or that is proposed for its start.
+    #[must_use]
+    pub fn rules_hash(&self) -> Option<&str> {
+        self.leader.rules_hash()
+    }
+
+    /// The epoch.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.leader.epoch()
+    }
+
+    /// Partitions known by now.
+    pub fn partitions(&self) -> impl Iterator<Item = u32> + '_ {
+        self.leader.partitions()
+    }
+
+    /// Goes on reading a partition elsewhere: records that an operator gave up.
+    ///
+    /// # Errors
+    /// A source that cannot.
+    pub fn go(&mut self, partition: u32, offset: u64) -> anyhow::Result<()> {
+        self.sources.get_mut(&partition).map_or(Ok(()), |source| source.go(offset))
     }
 
     /// The control log.

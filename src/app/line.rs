@@ -14,7 +14,7 @@ use barrage_engine::rules::{self, RuleSet};
 use barrage_protocol::control::{Control, Entry, Record};
 use barrage_protocol::decision::Decision;
 use barrage_protocol::event::Hit;
-use barrage_protocol::ids::Slot;
+use barrage_protocol::ids::{Level, Slot};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -324,6 +324,12 @@ impl Line {
         let Some(control) = control else { return Ok(None) };
         let snapshot = Arc::new(self.host()?.snapshot()?);
         Ok(Some(Checkpoint { control, snapshot, canon: self.canon.clone() }))
+    }
+
+    /// Levels of the rooms above normal at the last closed slot.
+    pub(super) fn levels(&mut self) -> anyhow::Result<BTreeMap<String, Level>> {
+        let snapshot = self.host()?.snapshot()?;
+        Ok(snapshot.levels().map(|(room, level)| (room.to_owned(), level)).collect())
     }
 
     /// Rules that are in at the last closed slot.

@@ -65,3 +65,13 @@ impl Log for Kept {
         Ok(Some((position, entry.clone())))
     }
 }
+
+impl Log for crate::control::Log {
+    fn append(&mut self, entry: &Entry) -> anyhow::Result<()> {
+        Ok(Self::append(self, entry)?)
+    }
+
+    fn read(&mut self) -> anyhow::Result<Option<(u64, Entry)>> {
+        Ok(Self::read(self)?)
+    }
+}

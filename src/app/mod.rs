@@ -1,13 +1,16 @@
 //! The composition root: who is built from what, and how records become decisions.
 
+pub mod ask;
 pub mod core;
 pub mod demo;
 mod follow;
+pub mod init;
 mod lead;
 mod line;
 mod log;
 pub mod replay;
 pub mod rows;
+pub mod run;
 mod stage;
 mod tap;
 

@@ -1,6 +1,6 @@
 //! The table of settings: name, kind, range, meaning, and where the value goes.
 
-use super::settings::{Config, LogFormat, OnExpired};
+use super::settings::{Begin, Config, LogFormat, OnExpired};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -168,6 +168,19 @@ pub const KEYS: &[Key] = &[
         "\"24h\"",
         "How long topics that `init` makes keep their records.",
         |c, v| c.kafka.retention_ms = v.number(),
+    ),
+    key(
+        "kafka.begin",
+        Kind::Word(&["recent", "earliest", "latest"]),
+        "\"recent\"",
+        "Where a cluster without a checkpoint begins: with the last two minutes, the first record there is, or what comes.",
+        |c, v| {
+            c.kafka.begin = match v.text().as_str() {
+                "earliest" => Begin::Earliest,
+                "latest" => Begin::Latest,
+                _ => Begin::Recent,
+            };
+        },
     ),
     key(
         "kafka.on_expired",

@@ -10,4 +10,4 @@ mod settings;
 mod tests;
 
 pub use read::{Fault, read};
-pub use settings::{Config, Etcd, Http, Kafka, Log, LogFormat, OnExpired, Postgres, Secret};
+pub use settings::{Begin, Config, Etcd, Http, Kafka, Log, LogFormat, OnExpired, Postgres, Secret};

@@ -50,6 +50,8 @@ pub struct Kafka {
     pub replication: u32,
     /// How long topics that `init` makes keep their records, in milliseconds.
     pub retention_ms: u64,
+    /// Where a cluster without a checkpoint begins.
+    pub begin: Begin,
     /// What to do where records asked for are gone.
     pub on_expired: OnExpired,
     /// User for SASL/SCRAM; empty: none.
@@ -58,6 +60,17 @@ pub struct Kafka {
     pub password: Secret,
     /// Certificates of who may sign for the brokers; given: TLS.
     pub ca_file: Option<PathBuf>,
+}
+
+/// Where a cluster without a checkpoint begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begin {
+    /// With the records of the last two minutes.
+    Recent,
+    /// With the first record there is.
+    Earliest,
+    /// With what comes from now on.
+    Latest,
 }
 
 /// What to do where records asked for are gone.
@@ -186,6 +199,7 @@ impl Default for Config {
                 partitions: 8,
                 replication: 1,
                 retention_ms: 24 * 3_600_000,
+                begin: Begin::Recent,
                 on_expired: OnExpired::Stop,
                 user: String::new(),
                 password: Secret::in_variable("BARRAGE_KAFKA_PASSWORD"),

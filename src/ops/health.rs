@@ -47,15 +47,19 @@ impl Health {
         *self.unready.lock().unwrap_or_else(PoisonError::into_inner) = why_not;
     }
 
+    /// How long the loop has not turned.
+    #[must_use]
+    pub fn still_for(&self) -> Duration {
+        let turned = Duration::from_millis(self.turned.load(Ordering::Relaxed));
+        self.began.elapsed().saturating_sub(turned)
+    }
+
     /// Whether the loop turns.
     ///
     /// # Errors
     /// Since when it does not.
     pub fn is_alive(&self) -> Result<(), String> {
-        let still = self
-            .began
-            .elapsed()
-            .saturating_sub(Duration::from_millis(self.turned.load(Ordering::Relaxed)));
+        let still = self.still_for();
         if still < STILL {
             Ok(())
         } else {

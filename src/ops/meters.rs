@@ -29,6 +29,14 @@ pub struct Room {
 /// The metrics.
 pub struct Meters {
     registry: Registry,
+    flow: Flow,
+    term: Term,
+    out: Out,
+    hot: Hot,
+}
+
+/// From records to decisions.
+struct Flow {
     outcomes: IntCounterVec,
     lag: Gauge,
     close: Histogram,
@@ -37,12 +45,20 @@ pub struct Meters {
     tracked: IntGauge,
     levels: IntGaugeVec,
     decisions: IntCounterVec,
+}
+
+/// Who leads, and the control log.
+struct Term {
     control: IntCounterVec,
     divergence: IntCounterVec,
     leader: IntGauge,
     epoch: IntGauge,
     transitions: IntCounter,
     frozen: IntGauge,
+}
+
+/// What leaves the process.
+struct Out {
     pending: IntGauge,
     transactions: IntCounterVec,
     keys: IntGauge,
@@ -52,6 +68,10 @@ pub struct Meters {
     checkpoint_slot: IntGauge,
     checkpoint_bytes: IntGauge,
     dead_letters: IntCounterVec,
+}
+
+/// The hottest rooms.
+struct Hot {
     room_rate: GaugeVec,
     room_ratio: GaugeVec,
     room_level: IntGaugeVec,
@@ -70,6 +90,139 @@ impl Meters {
         let info =
             make.gauges("ruleset_info", "1; the hash of the rule set configured", &["hash"])?;
         info.with_label_values(&[rules]).set(1);
+        Ok(Self {
+            flow: Flow::new(&make)?,
+            term: Term::new(&make)?,
+            out: Out::new(&make)?,
+            hot: Hot::new(&make)?,
+            registry: make.registry,
+        })
+    }
+
+    /// What became of records, in all.
+    pub fn outcome(&self, outcome: &'static str, total: u64) {
+        raise(&self.flow.outcomes.with_label_values(&[outcome]), total);
+    }
+
+    /// Slots up to one that ended `lag` seconds ago are closed.
+    pub fn lag(&self, seconds: f64) {
+        self.flow.lag.set(seconds);
+    }
+
+    /// A slot's decisions became final so many seconds after its end.
+    pub fn slot_final(&self, seconds: f64) {
+        self.flow.close.observe(seconds);
+    }
+
+    /// A slot's policies stand in etcd so many seconds after its end.
+    pub fn slot_published(&self, seconds: f64) {
+        self.flow.end_to_end.observe(seconds);
+    }
+
+    /// Partitions in a status.
+    pub fn partitions(&self, status: &'static str, n: usize) {
+        set(&self.flow.partitions.with_label_values(&[status]), n);
+    }
+
+    /// Rooms with any state, and those at levels 1, 2 and 3.
+    pub fn rooms(&self, tracked: u64, by_level: [usize; 3]) {
+        self.flow.tracked.set(i64::try_from(tracked).unwrap_or(i64::MAX));
+        for (level, n) in ["1", "2", "3"].into_iter().zip(by_level) {
+            set(&self.flow.levels.with_label_values(&[level]), n);
+        }
+    }
+
+    /// One more decision.
+    pub fn decision(&self, kind: &'static str) {
+        self.flow.decisions.with_label_values(&[kind]).inc();
+    }
+
+    /// Entries of the control log, in all.
+    pub fn control(&self, result: &'static str, total: u64) {
+        raise(&self.term.control.with_label_values(&[result]), total);
+    }
+
+    /// Differences found, in all.
+    pub fn divergence(&self, what: &'static str, total: u64) {
+        raise(&self.term.divergence.with_label_values(&[what]), total);
+    }
+
+    /// Whether this controller leads, and which epoch leads.
+    pub fn leads(&self, leads: bool, epoch: u64) {
+        if self.term.leader.get() != i64::from(leads) {
+            self.term.transitions.inc();
+        }
+        self.term.leader.set(i64::from(leads));
+        self.term.epoch.set(i64::try_from(epoch).unwrap_or(i64::MAX));
+    }
+
+    /// Whether edges are told that nothing new is decided.
+    pub fn frozen(&self, frozen: bool) {
+        self.term.frozen.set(i64::from(frozen));
+    }
+
+    /// Policies that wait, and policies off their default.
+    pub fn publish(&self, pending: usize, keys: usize) {
+        set(&self.out.pending, pending);
+        set(&self.out.keys, keys);
+    }
+
+    /// Transactions with a result, in all.
+    pub fn transactions(&self, result: &'static str, total: u64) {
+        raise(&self.out.transactions.with_label_values(&[result]), total);
+    }
+
+    /// Rows for Postgres, in all.
+    pub fn audit(&self, result: &'static str, total: u64) {
+        raise(&self.out.audit.with_label_values(&[result]), total);
+    }
+
+    /// How much waits on disk for Postgres, and for how many seconds.
+    pub fn spool(&self, bytes: u64, oldest_seconds: f64) {
+        self.out.spool_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+        self.out.spool_oldest.set(oldest_seconds);
+    }
+
+    /// The newest checkpoint kept.
+    pub fn checkpoint(&self, slot: u64, bytes: usize) {
+        self.out.checkpoint_slot.set(i64::try_from(slot).unwrap_or(i64::MAX));
+        set(&self.out.checkpoint_bytes, bytes);
+    }
+
+    /// Records that are no events, in all.
+    pub fn dead_letters(&self, result: &'static str, total: u64) {
+        raise(&self.out.dead_letters.with_label_values(&[result]), total);
+    }
+
+    /// The hottest rooms, hottest first: the first [`ROOMS`] are shown by name, and those shown before are gone.
+    pub fn hottest(&self, rooms: &[Room]) {
+        let mut shown = self.hot.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let now: BTreeSet<String> = rooms.iter().take(ROOMS).map(|r| r.id.clone()).collect();
+        for gone in shown.difference(&now) {
+            // Whether it was there is of no interest.
+            let _ = self.hot.room_rate.remove_label_values(&[gone]);
+            let _ = self.hot.room_ratio.remove_label_values(&[gone]);
+            let _ = self.hot.room_level.remove_label_values(&[gone]);
+        }
+        for room in rooms.iter().take(ROOMS) {
+            self.hot.room_rate.with_label_values(&[&room.id]).set(room.rate);
+            self.hot.room_ratio.with_label_values(&[&room.id]).set(room.ratio);
+            self.hot.room_level.with_label_values(&[&room.id]).set(i64::from(room.level));
+        }
+        *shown = now;
+    }
+
+    /// All of it as Prometheus reads it.
+    ///
+    /// # Errors
+    /// A metric that cannot be written: a fault of this program.
+    pub fn text(&self) -> Result<String, prometheus::Error> {
+        TextEncoder::new().encode_to_string(&self.registry.gather())
+    }
+}
+
+impl Flow {
+    fn new(make: &Make) -> Result<Self, prometheus::Error> {
         Ok(Self {
             outcomes: make.counters(
                 "events_outcome_total",
@@ -90,6 +243,13 @@ impl Meters {
             tracked: make.gauge("rooms_tracked", "Rooms with any state")?,
             levels: make.gauges("rooms_by_level", "Rooms above level 0, by level", &["level"])?,
             decisions: make.counters("decisions_total", "Decisions made, by kind", &["kind"])?,
+        })
+    }
+}
+
+impl Term {
+    fn new(make: &Make) -> Result<Self, prometheus::Error> {
+        Ok(Self {
             control: make.counters(
                 "control_entries_total",
                 "Entries of the control log, by what became of them",
@@ -108,6 +268,13 @@ impl Meters {
                 "Times that this controller began or ceased to lead",
             )?,
             frozen: make.gauge("frozen", "1 while edges are told that nothing new is decided")?,
+        })
+    }
+}
+
+impl Out {
+    fn new(make: &Make) -> Result<Self, prometheus::Error> {
+        Ok(Self {
             pending: make
                 .gauge("publish_pending_keys", "Policies that wait to be written to etcd")?,
             transactions: make.counters(
@@ -133,6 +300,13 @@ impl Meters {
                 "Records that are no events, by what became of them",
                 &["result"],
             )?,
+        })
+    }
+}
+
+impl Hot {
+    fn new(make: &Make) -> Result<Self, prometheus::Error> {
+        Ok(Self {
             room_rate: make.numbers(
                 "room_rate",
                 "Events per second over 10 s of the hottest rooms",
@@ -145,129 +319,7 @@ impl Meters {
             )?,
             room_level: make.gauges("room_level", "Level of the hottest rooms", &["room"])?,
             shown: Mutex::default(),
-            registry: make.registry,
         })
-    }
-
-    /// What became of records, in all.
-    pub fn outcome(&self, outcome: &'static str, total: u64) {
-        raise(&self.outcomes.with_label_values(&[outcome]), total);
-    }
-
-    /// Slots up to one that ended `lag` seconds ago are closed.
-    pub fn lag(&self, seconds: f64) {
-        self.lag.set(seconds);
-    }
-
-    /// A slot's decisions became final so many seconds after its end.
-    pub fn slot_final(&self, seconds: f64) {
-        self.close.observe(seconds);
-    }
-
-    /// A slot's policies stand in etcd so many seconds after its end.
-    pub fn slot_published(&self, seconds: f64) {
-        self.end_to_end.observe(seconds);
-    }
-
-    /// Partitions in a status.
-    pub fn partitions(&self, status: &'static str, n: usize) {
-        set(&self.partitions.with_label_values(&[status]), n);
-    }
-
-    /// Rooms with any state, and those at levels 1, 2 and 3.
-    pub fn rooms(&self, tracked: u64, by_level: [usize; 3]) {
-        self.tracked.set(i64::try_from(tracked).unwrap_or(i64::MAX));
-        for (level, n) in ["1", "2", "3"].into_iter().zip(by_level) {
-            set(&self.levels.with_label_values(&[level]), n);
-        }
-    }
-
-    /// One more decision.
-    pub fn decision(&self, kind: &'static str) {
-        self.decisions.with_label_values(&[kind]).inc();
-    }
-
-    /// Entries of the control log, in all.
-    pub fn control(&self, result: &'static str, total: u64) {
-        raise(&self.control.with_label_values(&[result]), total);
-    }
-
-    /// Differences found, in all.
-    pub fn divergence(&self, what: &'static str, total: u64) {
-        raise(&self.divergence.with_label_values(&[what]), total);
-    }
-
-    /// Whether this controller leads, and which epoch leads.
-    pub fn leads(&self, leads: bool, epoch: u64) {
-        if self.leader.get() != i64::from(leads) {
-            self.transitions.inc();
-        }
-        self.leader.set(i64::from(leads));
-        self.epoch.set(i64::try_from(epoch).unwrap_or(i64::MAX));
-    }
-
-    /// Whether edges are told that nothing new is decided.
-    pub fn frozen(&self, frozen: bool) {
-        self.frozen.set(i64::from(frozen));
-    }
-
-    /// Policies that wait, and policies off their default.
-    pub fn publish(&self, pending: usize, keys: usize) {
-        set(&self.pending, pending);
-        set(&self.keys, keys);
-    }
-
-    /// Transactions with a result, in all.
-    pub fn transactions(&self, result: &'static str, total: u64) {
-        raise(&self.transactions.with_label_values(&[result]), total);
-    }
-
-    /// Rows for Postgres, in all.
-    pub fn audit(&self, result: &'static str, total: u64) {
-        raise(&self.audit.with_label_values(&[result]), total);
-    }
-
-    /// How much waits on disk for Postgres, and for how many seconds.
-    pub fn spool(&self, bytes: u64, oldest_seconds: f64) {
-        self.spool_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
-        self.spool_oldest.set(oldest_seconds);
-    }
-
-    /// The newest checkpoint kept.
-    pub fn checkpoint(&self, slot: u64, bytes: usize) {
-        self.checkpoint_slot.set(i64::try_from(slot).unwrap_or(i64::MAX));
-        set(&self.checkpoint_bytes, bytes);
-    }
-
-    /// Records that are no events, in all.
-    pub fn dead_letters(&self, result: &'static str, total: u64) {
-        raise(&self.dead_letters.with_label_values(&[result]), total);
-    }
-
-    /// The hottest rooms, hottest first: the first [`ROOMS`] are shown by name, and those shown before are gone.
-    pub fn hottest(&self, rooms: &[Room]) {
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        let now: BTreeSet<String> = rooms.iter().take(ROOMS).map(|r| r.id.clone()).collect();
-        for gone in shown.difference(&now) {
-            // Whether it was there is of no interest.
-            let _ = self.room_rate.remove_label_values(&[gone]);
-            let _ = self.room_ratio.remove_label_values(&[gone]);
-            let _ = self.room_level.remove_label_values(&[gone]);
-        }
-        for room in rooms.iter().take(ROOMS) {
-            self.room_rate.with_label_values(&[&room.id]).set(room.rate);
-            self.room_ratio.with_label_values(&[&room.id]).set(room.ratio);
-            self.room_level.with_label_values(&[&room.id]).set(i64::from(room.level));
-        }
-        *shown = now;
-    }
-
-    /// All of it as Prometheus reads it.
-    ///
-    /// # Errors
-    /// A metric that cannot be written: a fault of this program.
-    pub fn text(&self) -> Result<String, prometheus::Error> {
-        TextEncoder::new().encode_to_string(&self.registry.gather())
     }
 }
 

@@ -78,7 +78,7 @@ mod tests {
             for i in 0..10_u64 {
                 let room = format!("room-{i}");
                 if i % 4 == 3 {
-                    chunk.push(&Item::rejected(i, Some(5), Reject::of(Reason::Empty)));
+                    chunk.push(&Item::rejected(i, Some(5), Reject::of(Reason::Json)));
                 } else {
                     chunk.push(&Item::event(i, None, 7, hit(&room), &room));
                 }
