@@ -150,8 +150,8 @@ pub fn rooms(args: &Rooms) -> anyhow::Result<ExitCode> {
     };
     writeln!(
         out,
-        "{:<32} {:>5} {:>10} {:>10} {:>7} {:>6}  {}",
-        "room", "level", "rate/s", "baseline", "ratio", "heat", "now"
+        "{:<32} {:>5} {:>10} {:>10} {:>7} {:>6}  now",
+        "room", "level", "rate/s", "baseline", "ratio", "heat"
     )?;
     for r in &rooms {
         let mut now = Vec::new();

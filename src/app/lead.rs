@@ -6,7 +6,7 @@ use super::tap::Tap;
 use crate::ingest::{Item, Poll, Source};
 use barrage_dataflows::report::Ended;
 use barrage_dataflows::view::View;
-use barrage_engine::control::{Counters, Leader, Reading, Status, Waiting, lead};
+use barrage_engine::control::{Counters, Leader, Reader, Reading, Status, Waiting, lead};
 use barrage_engine::rules::RuleSet;
 use barrage_protocol::control::{Control, Entry};
 use barrage_protocol::event::Hit;
@@ -119,8 +119,10 @@ impl<L: Log> Lead<L> {
                 leader.read(*p, reading(&item), sink);
             });
             match poll {
-                Poll::More => self.leader.answered(*p, now_ms, false),
-                Poll::AtEnd => self.leader.answered(*p, now_ms, true),
+                Poll::More | Poll::AtEnd => {
+                    self.leader.answered(*p, now_ms, matches!(poll, Poll::AtEnd));
+                    self.failures.remove(p);
+                }
                 Poll::Ended => {
                     busy = true;
                     let line = &mut self.line;
@@ -221,6 +223,12 @@ impl<L: Log> Lead<L> {
     #[must_use]
     pub fn rules_hash(&self) -> Option<&str> {
         self.leader.rules_hash()
+    }
+
+    /// What the reader of the log dropped.
+    #[must_use]
+    pub fn reader(&self) -> &Reader {
+        self.leader.reader()
     }
 
     /// The epoch.

@@ -46,6 +46,8 @@ impl Cluster {
         let events = format!("{name}.events");
         let mut wanted = Wanted::events(&events, partitions, 1, 3_600_000);
         wanted.settings.insert("message.timestamp.type".into(), "CreateTime".into());
+        // Recorded times are long ago.
+        wanted.settings.insert("retention.ms".into(), "-1".into());
         let settings = kafka::Settings::plain(kafka);
         topics::ensure(&settings, &[wanted]).await.expect("a topic");
         let database = database(postgres, &name).await;
@@ -200,7 +202,6 @@ pub(crate) fn barrage(args: &[&str]) -> Output {
 pub(crate) struct Controller {
     child: Child,
     pub(crate) config: PathBuf,
-    log: PathBuf,
 }
 
 impl Controller {
@@ -213,7 +214,7 @@ impl Controller {
             .stderr(err)
             .spawn()
             .expect("the program runs");
-        Self { child, config: config.to_owned(), log: log.to_owned() }
+        Self { child, config: config.to_owned() }
     }
 
     pub(crate) fn signal(&self, signal: &str) {
@@ -273,10 +274,6 @@ impl Controller {
         let text = self.get("ops", "/metrics")?;
         let line = text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(' '))?;
         line.trim().parse().ok()
-    }
-
-    pub(crate) fn log(&self) -> String {
-        std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 }
 

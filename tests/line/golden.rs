@@ -1,11 +1,9 @@
 //! From Kafka to etcd and Postgres: the golden cases of semantics §3 in one run, equal to a replay of the same records.
 
-use super::controller::{Cluster, barrage};
+use super::controller::Cluster;
 use super::services::eventually;
-use barrage_protocol::control::Entry;
 use barrage_protocol::decision::{Decision, Kind};
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 const T0: i64 = 1_700_000_000_000;
 
@@ -102,33 +100,6 @@ async fn the_golden_cases_from_kafka_to_etcd_and_postgres_equal_their_replay() {
     for room in ["calm", "young", "hole"] {
         assert!(!first.keys().any(|(r, kind, _)| r == room && *kind == Kind::Level), "{room}");
     }
-    // The same records and the same control log, replayed.
-    let mut files = vec![String::new(); 4];
-    for (room, t) in golden() {
-        let partition = room.bytes().map(u32::from).sum::<u32>() % 4;
-        let event = super::kafka_kit::event(room, t);
-        let _ = writeln!(files[partition as usize], "{}", String::from_utf8_lossy(&event));
-    }
-    let path = |name: String| cluster.dir().join(name).to_str().expect("a path").to_owned();
-    let names: Vec<String> = (0..4).map(|p| path(format!("{p}.jsonl"))).collect();
-    names.iter().zip(&files).for_each(|(name, text)| std::fs::write(name, text).expect("written"));
-    let control: String = cluster
-        .control()
-        .iter()
-        .map(|e: &Entry| serde_json::to_string(e).expect("JSON") + "\n")
-        .collect();
-    let (log, out) = (path("control.jsonl".into()), path("decisions.jsonl".into()));
-    std::fs::write(&log, control).expect("written");
-    let mut args = vec!["replay", "--control", &log, "--decisions", &out, "--workers", "3"];
-    args.extend(names.iter().map(String::as_str));
-    let replayed = barrage(&args);
-    assert!(replayed.status.success(), "{}", String::from_utf8_lossy(&replayed.stderr));
-    let replayed = std::fs::read_to_string(&out).expect("decisions");
-    let mut replayed: Vec<&str> = replayed.lines().collect();
-    let mut audited: Vec<&str> = audited.iter().map(String::as_str).collect();
-    replayed.sort_unstable();
-    audited.sort_unstable();
-    // What was closed after the last step is in neither.
-    assert_eq!(replayed, audited);
-    assert!(audited.len() > 20, "{}", audited.len());
+    let n = super::takeover::nothing_twice(&cluster, &config, 4, &golden());
+    assert!(n > 20, "{n}");
 }

@@ -28,7 +28,7 @@ async fn records_come_in_order_and_the_end_is_told() {
     let mut sources = topic.sources();
     for source in sources.values_mut() {
         let mut seen = Seen::default();
-        seen.to_end(source.as_mut());
+        seen.until_end(source.as_mut());
         assert_eq!(seen.offsets, (0..2_500).collect::<Vec<_>>());
         assert_eq!(seen.rooms.len(), 2_500);
     }
@@ -53,11 +53,11 @@ async fn k01_going_back_reads_again_from_there_and_nowhere_else() {
     seen.until(source.as_mut(), 150);
     source.seek(100).expect("it goes back");
     let mut again = Seen::default();
-    again.to_end(source.as_mut());
+    again.until_end(source.as_mut());
     assert_eq!(again.offsets, (100..200).collect::<Vec<_>>());
     source.seek(199).expect("it goes on");
     let mut last = Seen::default();
-    last.to_end(source.as_mut());
+    last.until_end(source.as_mut());
     assert_eq!(last.offsets, [199]);
 }
 
@@ -84,7 +84,7 @@ async fn k03_an_expired_offset_is_an_incident_and_never_a_jump() {
     });
     source.seek(500).expect("an operator says so");
     let mut seen = Seen::default();
-    seen.to_end(source.as_mut());
+    seen.until_end(source.as_mut());
     assert_eq!(seen.offsets, (500..900).collect::<Vec<_>>());
 }
 
@@ -132,7 +132,7 @@ async fn k04_records_that_are_no_events_go_to_their_own_topic() {
     topic.sends_letters.store(true, std::sync::atomic::Ordering::Relaxed);
     let mut source = topic.sources().remove(&0).expect("partition 0");
     let mut seen = Seen::default();
-    seen.to_end(source.as_mut());
+    seen.until_end(source.as_mut());
     assert_eq!((seen.offsets.len(), seen.rejected), (7, 7 - seen.rooms.len()));
     assert!(seen.rejected >= 5, "{seen:?}");
     let consumer: BaseConsumer =
@@ -164,7 +164,7 @@ async fn a_partition_that_is_added_is_told_and_can_be_read() {
     let events = Events::new(1).await;
     let topic = events.open();
     let mut source = topic.sources().remove(&0).expect("partition 0");
-    Seen::default().to_end(source.as_mut());
+    Seen::default().until_end(source.as_mut());
     let more = NewPartitions::new(&events.topic, 3);
     admin(&events.brokers).create_partitions([&more], &AdminOptions::new()).await.expect("more");
     let mut told = Vec::new();
@@ -194,7 +194,7 @@ async fn a_partition_that_nobody_reads_is_paused() {
     eventually("it is paused", || {
         topic.stats.paused.load(std::sync::atomic::Ordering::Relaxed) == 1
     });
-    seen.to_end(source.as_mut());
+    seen.until_end(source.as_mut());
     assert_eq!(seen.offsets, (0..60_000).collect::<Vec<_>>());
 }
 
@@ -206,14 +206,14 @@ async fn a_broker_that_stands_still_is_no_end() {
     events.append(0, &event("r", 1));
     let topic = events.open();
     let mut source = topic.sources().remove(&0).expect("partition 0");
-    Seen::default().to_end(source.as_mut());
+    Seen::default().until_end(source.as_mut());
     broker.pause();
     eventually(
         "it is noticed",
         || matches!(source.poll(10, &mut |_| {}), Poll::Failed(why) if why.contains("does not answer")),
     );
     broker.resume();
-    Seen::default().to_end(source.as_mut());
+    Seen::default().until_end(source.as_mut());
     events.append(0, &now_event("after"));
     let mut seen = Seen::default();
     seen.until(source.as_mut(), 1);

@@ -24,7 +24,7 @@ impl Events {
         let topic = unique("events");
         let wanted = Wanted::events(&topic, partitions, 1, 3_600_000);
         let made = topics::ensure(&kafka::Settings::plain(brokers), &[wanted]).await;
-        assert_eq!(made.expect("a topic"), [topic.clone()]);
+        assert_eq!(made.expect("a topic"), std::slice::from_ref(&topic));
         let producer = producer(brokers);
         Self { brokers: brokers.to_owned(), topic, producer }
     }
@@ -109,7 +109,7 @@ impl Seen {
     }
 
     /// Polls until the source says that there is no more.
-    pub(crate) fn to_end(&mut self, source: &mut dyn Source) {
+    pub(crate) fn until_end(&mut self, source: &mut dyn Source) {
         services::eventually("the end comes", || matches!(self.poll(source), Poll::AtEnd));
     }
 }

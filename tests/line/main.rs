@@ -1,5 +1,7 @@
 //! The seams to real services, and the whole line over them. A service that cannot be had is a failure.
 
+#![allow(clippy::unwrap_used, reason = "in a test it is the failure")]
+
 mod audit;
 mod audit_cases;
 mod audit_faults;
@@ -15,3 +17,4 @@ mod kafka;
 mod kafka_kit;
 mod services;
 mod standing;
+mod takeover;

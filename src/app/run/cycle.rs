@@ -1,6 +1,6 @@
 //! A controller's rounds: it follows the control log, claims when it is elected, leads, and ends when it is fenced.
 
-use super::effects::{Effects, hottest};
+use super::effects::Effects;
 use super::keep::Keeper;
 use super::setup::Setup;
 use crate::app::{Follow, Lead, Round};
@@ -24,13 +24,13 @@ const CHECKPOINT_MS: i64 = 10_000;
 const REMOTE_MS: i64 = 60_000;
 /// Between two looks at everything that only people see.
 const LOOK_MS: i64 = 1_000;
-/// Slots closed and not final beyond which edges are told that nothing new is decided.
-const BEHIND: u64 = 30;
+/// So long a log that takes no step is a reason to tell the edges that nothing new is decided.
+const BEHIND_MS: i64 = 3_000;
 /// A partition that could not be read for so long is a reason to say so to the edges.
 const SILENT_MS: i64 = 2_000;
 
 /// How far it is.
-enum Stage {
+pub(super) enum Stage {
     Follows(Box<Follow>, Box<Log>),
     Leads(Box<Lead<Log>>),
     Over,
@@ -69,15 +69,17 @@ pub(super) struct Parts {
 
 /// A controller.
 pub(super) struct Cycle {
-    parts: Shared,
-    stage: Stage,
+    pub(super) parts: Shared,
+    pub(super) stage: Stage,
     /// An election won, whose term has not begun.
     won: Option<(u64, u64)>,
     /// Elected again within the term: writing goes on once the log has answered for a slot after this one.
     again: Option<Slot>,
     slot_told: Slot,
-    frozen: bool,
+    pub(super) frozen: bool,
     failing: BTreeMap<u32, i64>,
+    /// The last final slot, and when it became that.
+    final_at: (Slot, i64),
     checkpoint_at: i64,
     remote_at: i64,
     look_at: i64,
@@ -85,16 +87,16 @@ pub(super) struct Cycle {
 }
 
 /// What every stage uses.
-struct Shared {
-    setup: Setup,
-    rules: RuleSet,
-    topic: Topic,
-    effects: Effects,
-    publish: Option<Handle>,
-    keeper: Keeper,
-    health: Arc<Health>,
-    meters: Arc<Meters>,
-    runtime: tokio::runtime::Handle,
+pub(super) struct Shared {
+    pub(super) setup: Setup,
+    pub(super) rules: RuleSet,
+    pub(super) topic: Topic,
+    pub(super) effects: Effects,
+    pub(super) publish: Option<Handle>,
+    pub(super) keeper: Keeper,
+    pub(super) health: Arc<Health>,
+    pub(super) meters: Arc<Meters>,
+    pub(super) runtime: tokio::runtime::Handle,
 }
 
 impl Cycle {
@@ -132,6 +134,7 @@ impl Cycle {
             slot_told: Slot(0),
             frozen: false,
             failing: BTreeMap::new(),
+            final_at: (Slot(0), 0),
             checkpoint_at: 0,
             remote_at: 0,
             look_at: 0,
@@ -152,7 +155,7 @@ impl Cycle {
         };
         if now_ms - self.look_at >= LOOK_MS {
             self.look_at = now_ms;
-            self.look()?;
+            self.look();
         }
         Ok(turn)
     }
@@ -311,8 +314,11 @@ impl Cycle {
             }
         }
         let silent = self.failing.values().any(|since| now_ms - since >= SILENT_MS);
-        let closed = lead.last_closed().unwrap_or(Slot(0));
-        let behind = closed.0.saturating_sub(lead.last_final().0) > BEHIND;
+        let last_final = lead.last_final();
+        if last_final > self.final_at.0 || lead.last_closed().is_none_or(|c| c <= last_final) {
+            self.final_at = (last_final, now_ms);
+        }
+        let behind = now_ms - self.final_at.1 >= BEHIND_MS;
         let frozen = silent || behind;
         if frozen != self.frozen {
             self.frozen = frozen;
@@ -397,90 +403,6 @@ impl Cycle {
             let envelope = self.parts.effects.envelope();
             self.parts.effects.remember(packed.slot, packed.bytes, &envelope);
         }
-        Ok(())
-    }
-
-    /// What people see: metrics, once a second.
-    fn look(&mut self) -> anyhow::Result<()> {
-        let parts = &mut self.parts;
-        let meters = &parts.meters;
-        let (leads, epoch) = match &self.stage {
-            Stage::Leads(lead) => (true, lead.epoch()),
-            Stage::Follows(follow, _) => (false, follow.epoch()),
-            Stage::Over => (false, 0),
-        };
-        meters.leads(leads, epoch);
-        let mut sums = [0_u64; 5];
-        let mut count = |c: Option<&barrage_engine::control::Counters>| {
-            if let Some(c) = c {
-                for (sum, n) in
-                    sums.iter_mut().zip([c.in_slot, c.late, c.rejected, c.skipped, c.overflow])
-                {
-                    *sum += n;
-                }
-            }
-        };
-        let mut statuses =
-            BTreeMap::from([("active", 0), ("idle", 0), ("absent", 0), ("ended", 0)]);
-        let closed = match &self.stage {
-            Stage::Leads(lead) => {
-                for p in lead.partitions() {
-                    count(lead.counters(p));
-                    let name = match lead.status(p) {
-                        Some((Status::Active, _)) => "active",
-                        Some((Status::Idle, _)) => "idle",
-                        Some((Status::Absent, _)) => "absent",
-                        _ => "ended",
-                    };
-                    *statuses.entry(name).or_default() += 1;
-                }
-                lead.last_closed()
-            }
-            Stage::Follows(follow, log) => {
-                (0..parts.topic.partitions()).for_each(|p| count(follow.counters(p as u32)));
-                let (alarms, reader) = follow.alarms();
-                meters.control("dropped", reader.dropped);
-                meters.control("gap", reader.gaps);
-                meters.control("unreadable", log.stats().unreadable);
-                meters.divergence("hash", alarms.hash);
-                meters.divergence("late", alarms.late);
-                follow.last_closed()
-            }
-            Stage::Over => None,
-        };
-        for (outcome, sum) in
-            ["slot", "late", "poison", "skipped", "overflow"].into_iter().zip(sums)
-        {
-            meters.outcome(outcome, sum);
-        }
-        statuses.into_iter().for_each(|(status, n)| meters.partitions(status, n));
-        if let Some(closed) = closed {
-            meters.lag((super::effects::wall_ms() - closed.end_ms()) as f64 / 1e3);
-        }
-        let view = parts.effects.view();
-        let at = |level: u8| view.rooms.iter().filter(|r| r.level.0 == level).count();
-        meters.rooms(view.stats.rooms, [at(1), at(2), at(3)]);
-        meters.hottest(&hottest(&view));
-        let stats = &parts.topic.stats;
-        meters.dead_letters("sent", stats.letters.load(Ordering::Relaxed));
-        meters.dead_letters("suppressed", stats.suppressed.load(Ordering::Relaxed));
-        parts.effects.measure();
-        let mut told = serde_json::json!({
-            "instance": parts.setup.instance, "leads": leads, "epoch": epoch,
-            "slot": closed.map(|s| s.0), "frozen": self.frozen,
-        });
-        if let Some(publish) = &parts.publish {
-            let s = publish.status();
-            meters.publish(s.waiting, s.keys);
-            for (result, n) in
-                [("ok", s.taken), ("fenced", s.fenced), ("unknown", s.unknown), ("error", s.failed)]
-            {
-                meters.transactions(result, n);
-            }
-            parts.effects.revision = s.revision;
-            told["etcd"] = serde_json::json!({"leads": s.leads, "epoch": s.epoch, "revision": s.revision, "waiting": s.waiting, "keys": s.keys});
-        }
-        parts.effects.leader(told);
         Ok(())
     }
 

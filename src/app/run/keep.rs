@@ -36,7 +36,7 @@ pub(super) fn unpack(bytes: &[u8]) -> anyhow::Result<Checkpoint> {
 
 /// The thread that writes.
 pub(super) struct Keeper {
-    work: Option<SyncSender<(Checkpoint, Envelope)>>,
+    work: Option<SyncSender<Box<(Checkpoint, Envelope)>>>,
     thread: Option<JoinHandle<()>>,
     last: Arc<Mutex<Option<Packed>>>,
 }
@@ -61,7 +61,7 @@ impl Keeper {
 
     /// Hands one over; false: the last one is still being written.
     pub(super) fn keep(&self, checkpoint: Checkpoint, envelope: Envelope) -> bool {
-        let sent = self.work.as_ref().map(|work| work.try_send((checkpoint, envelope)));
+        let sent = self.work.as_ref().map(|work| work.try_send(Box::new((checkpoint, envelope))));
         !matches!(sent, Some(Err(TrySendError::Full(_))))
     }
 
@@ -84,11 +84,12 @@ impl Drop for Keeper {
 
 fn write(
     mut store: Store,
-    work: &Receiver<(Checkpoint, Envelope)>,
+    work: &Receiver<Box<(Checkpoint, Envelope)>>,
     last: &Mutex<Option<Packed>>,
     meters: &Meters,
 ) {
-    while let Ok((checkpoint, envelope)) = work.recv() {
+    while let Ok(work) = work.recv() {
+        let (checkpoint, envelope) = *work;
         let slot = checkpoint.control.slot;
         let packed = pack(&checkpoint);
         let saved = packed.and_then(|bytes| {

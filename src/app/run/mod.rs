@@ -4,6 +4,7 @@
 mod cycle;
 mod effects;
 mod keep;
+mod look;
 pub(crate) mod setup;
 
 use self::cycle::{Cycle, End, Parts, Turn};
@@ -11,7 +12,7 @@ use self::effects::Effects;
 use self::keep::Keeper;
 use self::setup::Setup;
 use crate::api::{Board, server};
-use crate::app::{Follow, Settings};
+use crate::app::{Checkpoint, Follow, Settings};
 use crate::audit::{self, Store};
 use crate::control;
 use crate::ingest::kafka as events;
@@ -160,38 +161,7 @@ fn begin(
     let checkpoint =
         runtime.block_on(keep::newest(&mut store, &setup.postgres.0, setup.config.shard))?;
     let topic = events::open(setup.events()).map_err(anyhow::Error::msg)?;
-    let settings = Settings {
-        control: setup.config.time.clone(),
-        workers: setup.config.workers,
-        ..Settings::default()
-    };
-    let opened = match &checkpoint {
-        Some(checkpoint) => {
-            match control::open(&setup.control(), Some(checkpoint.control.position())) {
-                Ok(log) => {
-                    let slot = checkpoint.control.slot.0;
-                    tracing::info!(slot, "goes on from a checkpoint");
-                    let follow =
-                        Follow::restore_with(settings.clone(), checkpoint, topic.sources())?;
-                    Some((follow, log))
-                }
-                Err(error @ control::Error::Gone { .. }) => {
-                    tracing::error!(%error, "the checkpoint is of no use");
-                    None
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-        None => None,
-    };
-    let (follow, log) = match opened {
-        Some(opened) => opened,
-        None => {
-            let log = control::open(&setup.control(), None)?;
-            let follow = Follow::at(settings, rules.clone(), log.position(), topic.sources())?;
-            (follow, log)
-        }
-    };
+    let (follow, log) = line(&setup, &rules, checkpoint.as_ref(), &topic)?;
     let publish = (!shadow).then(|| {
         let rules = Arc::new(rules.clone());
         etcd::spawn(runtime.handle(), setup.etcd.clone(), rules, Slot(0))
@@ -223,6 +193,45 @@ fn begin(
         meters,
         runtime,
     }))
+}
+
+/// A follower from the checkpoint on, or from the first entry of the control log.
+fn line(
+    setup: &Setup,
+    rules: &RuleSet,
+    checkpoint: Option<&Checkpoint>,
+    topic: &events::Topic,
+) -> anyhow::Result<(Follow, control::Log)> {
+    let settings = Settings {
+        control: setup.config.time.clone(),
+        workers: setup.config.workers,
+        ..Settings::default()
+    };
+    let opened = match checkpoint {
+        Some(checkpoint) => {
+            match control::open(&setup.control(), Some(checkpoint.control.position())) {
+                Ok(log) => {
+                    let slot = checkpoint.control.slot.0;
+                    tracing::info!(slot, "goes on from a checkpoint");
+                    let follow =
+                        Follow::restore_with(settings.clone(), checkpoint, topic.sources())?;
+                    Some((follow, log))
+                }
+                Err(error @ control::Error::Gone { .. }) => {
+                    tracing::error!(%error, "the checkpoint is of no use");
+                    None
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        None => None,
+    };
+    if let Some(opened) = opened {
+        return Ok(opened);
+    }
+    let log = control::open(&setup.control(), None)?;
+    let follow = Follow::at(settings, rules.clone(), log.position(), topic.sources())?;
+    Ok((follow, log))
 }
 
 /// Tells the publisher when the loop stands still: a lease is not renewed for somebody who decides nothing.

@@ -46,6 +46,8 @@ pub(super) struct Task {
     begin: Option<u64>,
     over: bool,
     overflow: u64,
+    /// Whether it has looked for a key that it left behind when it died.
+    looked: bool,
 }
 
 /// What a won election brought.
@@ -82,6 +84,7 @@ impl Task {
             begin: None,
             over: false,
             overflow: 0,
+            looked: false,
         }
     }
 
@@ -185,6 +188,15 @@ impl Task {
                     self.status(|s| {
                         s.revision = answer.header().map_or(0, |h| h.revision().unsigned_abs())
                     });
+                    let left = answer.kvs().first().filter(|_| !self.looked);
+                    if let Some(lease) =
+                        left.and_then(|kv| own(kv.value(), &self.settings.instance))
+                    {
+                        // Its state directory is locked: who held this key under its name is dead.
+                        tracing::info!("gives up the leadership of its last run");
+                        let _ = timeout(PATIENCE, client.lease_revoke(lease)).await;
+                    }
+                    self.looked = true;
                     if !answer.kvs().is_empty() || stalled {
                         self.pause(CAMPAIGN).await;
                         continue;
@@ -398,6 +410,12 @@ impl Task {
         self.begin.get_or_insert(epoch);
         Step::List
     }
+}
+
+/// The lease of a leader's key that bears this name.
+fn own(value: &[u8], instance: &str) -> Option<i64> {
+    let told: serde_json::Value = serde_json::from_slice(value).ok()?;
+    if told["instance"] == instance { told["lease"].as_i64() } else { None }
 }
 
 /// What comes next.

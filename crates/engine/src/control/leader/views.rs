@@ -1,6 +1,7 @@
 //! What a leader can be asked.
 
 use super::super::checkpoint::Checkpoint;
+use super::super::log::Reader;
 use super::super::partition::{Counters, PartitionClock};
 use super::super::watch::Status;
 use super::Leader;
@@ -25,6 +26,12 @@ impl<P: Copy> Leader<P> {
     #[must_use]
     pub fn position(&self) -> u64 {
         self.reader.position()
+    }
+
+    /// What the reader of the log dropped.
+    #[must_use]
+    pub fn reader(&self) -> &Reader {
+        &self.reader
     }
 
     /// Hash of the rules in force, if any were recorded: a new leader compares it with what it should be.
