@@ -3,6 +3,9 @@
 use super::follow::Follow;
 use super::lead::{Lead, Round};
 use super::line::{Observer, Settings};
+use super::run::setup;
+use crate::control;
+use crate::ingest::kafka;
 use crate::ingest::slotting::Batch;
 use crate::ingest::{self, Options, Problems, Progress, Source};
 use crate::replay::{Alarm, Args, Bar, FileTotals, Report, summary};
@@ -19,7 +22,7 @@ use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Longest entry of a control log that is read: a step with a whole rule set in it.
 const ENTRY_MAX: u64 = 8 << 20;
@@ -32,6 +35,9 @@ pub fn run(args: &Args, options: &Options) -> anyhow::Result<ExitCode> {
     let Some(rules) = crate::rules::load(args.rules.as_deref())? else {
         return Ok(ExitCode::from(3));
     };
+    if let (true, Some(config)) = (args.kafka, &args.config) {
+        return cluster(args, options, config, rules);
+    }
     let problems = Problems::default();
     let mut sources: Vec<Box<dyn Source>> = Vec::new();
     let mut progress = Vec::new();
@@ -55,21 +61,99 @@ pub fn run(args: &Args, options: &Options) -> anyhow::Result<ExitCode> {
         started: Instant::now(),
     };
     watch.report.workers = args.workers;
-    let settings = Settings {
-        workers: usize::from(args.workers),
-        graph: barrage_dataflows::command::Options {
-            view: false,
-            spans: true,
-            ..Default::default()
-        },
-        group: args.group.clone(),
-        ..Settings::default()
-    };
+    let settings = settings(args);
     let diverged = match &args.control {
         Some(log) => follow(settings, rules, sources, &names, log, &mut watch)?,
         None => lead(settings, rules, sources, &names, &mut watch)?,
     };
     finish(args, options, watch, diverged)
+}
+
+fn settings(args: &Args) -> Settings {
+    let graph =
+        barrage_dataflows::command::Options { view: false, spans: true, ..Default::default() };
+    let workers = usize::from(args.workers);
+    Settings { workers, graph, group: args.group.clone(), ..Settings::default() }
+}
+
+/// How long an answer of Kafka is waited for while nothing moves.
+const STILL: Duration = Duration::from_secs(30);
+
+/// Follows a cluster's control log over its topic, from the first step that is kept to the last.
+fn cluster(
+    args: &Args,
+    options: &Options,
+    config: &Path,
+    rules: RuleSet,
+) -> anyhow::Result<ExitCode> {
+    let Some(config) = setup::load(config)? else { return Ok(ExitCode::from(3)) };
+    let time = config.time.clone();
+    let setup = setup::Setup::new(config)?;
+    let events = kafka::Settings {
+        begin: kafka::Begin::Earliest,
+        dead_letters: String::new(),
+        ..setup.events()
+    };
+    let topic = kafka::open(events).map_err(anyhow::Error::msg)?;
+    let mut log = control::open(&setup.control(), None)?;
+    let names: Vec<String> =
+        (0..topic.partitions()).map(|p| format!("{}/{p}", setup.config.kafka.events)).collect();
+    let mut watch = Watch {
+        report: Report::new(args.decisions.as_deref())?,
+        bar: Bar::new(0),
+        problems: Problems::default(),
+        progress: Vec::new(),
+        control: None,
+        started: Instant::now(),
+    };
+    watch.report.workers = args.workers;
+    let settings = Settings { control: time, ..settings(args) };
+    let mut line = Follow::at(settings, rules, log.position(), topic.sources())?;
+    let (mut diverged, mut moved) = (0_u64, Instant::now());
+    loop {
+        while line.wants().is_some()
+            && let Some((position, entry)) = log.read()?
+        {
+            line.entry_at(position, entry);
+        }
+        let now_ms = i64::try_from(watch.started.elapsed().as_millis()).unwrap_or(i64::MAX);
+        let round = line.round(now_ms, &mut watch)?;
+        while let Some(divergence) = line.divergence() {
+            diverged += 1;
+            if diverged <= 3 {
+                watch.bar.say(&format!("differs from the control log: {divergence}"));
+            }
+        }
+        match round {
+            Round::Busy => moved = Instant::now(),
+            Round::Finished if log.is_at_end() => break,
+            Round::Finished | Round::Idle => std::thread::park_timeout(Duration::from_millis(2)),
+        }
+        if let Some(event) = topic.events().next() {
+            bail!("the topic does not hold what the control log names: {event:?}");
+        }
+        if moved.elapsed() > STILL {
+            bail!(
+                "nothing moves for {STILL:?}: the control log goes further than the topic, or Kafka does not answer"
+            );
+        }
+        watch.tell();
+    }
+    if line.last_closed().is_none() {
+        bail!("the control log {} holds no step", setup.control().topic);
+    }
+    ended(line, &names, &mut watch)?;
+    finish(args, options, watch, diverged > 0)
+}
+
+/// What is left to tell of a line that has followed to the end.
+fn ended(mut line: Follow, names: &[String], watch: &mut Watch) -> anyhow::Result<()> {
+    if line.last_closed().is_some() {
+        watch.spans(line.open_spans()?);
+    }
+    watch.report.hash = line.hash();
+    watch.files(names, |p| line.counters(p).cloned());
+    line.stop()
 }
 
 fn create(path: &Path) -> anyhow::Result<BufWriter<File>> {
@@ -148,12 +232,7 @@ fn follow(
         }
         watch.tell();
     }
-    if line.last_closed().is_some() {
-        watch.spans(line.open_spans()?);
-    }
-    watch.report.hash = line.hash();
-    watch.files(names, |p| line.counters(p).cloned());
-    line.stop()?;
+    ended(line, names, watch)?;
     if diverged > 0 {
         watch.bar.say(&format!("{diverged} differences from the control log"));
     }

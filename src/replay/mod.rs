@@ -27,8 +27,14 @@ use std::path::PathBuf;
 #[group(skip)]
 pub struct Args {
     /// Files of events, JSONL or CSV, plain or gzip; several are partitions; `-` is standard input
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present = "kafka", value_name = "FILE")]
     pub files: Vec<PathBuf>,
+    /// Instead of files: the topic of events and the control log of a cluster, from its first step kept to its last
+    #[arg(long, requires = "config", conflicts_with_all = ["files", "control", "write_control", "rules", "group"])]
+    pub kafka: bool,
+    /// The configuration of that cluster
+    #[arg(short, long, value_name = "FILE", requires = "kafka")]
+    pub config: Option<PathBuf>,
     /// Follow this control log instead of leading: exactly its steps, hashes compared
     #[arg(long, value_name = "FILE.jsonl")]
     pub control: Option<PathBuf>,

@@ -94,6 +94,12 @@ pub(crate) fn nothing_twice(
     let id = |line: &String| serde_json::from_str::<Decision>(line).expect("a decision").id;
     let ids: BTreeSet<_> = audited.iter().map(id).collect();
     assert_eq!(ids.len(), audited.len(), "nothing is decided twice");
+    let out = cluster.dir().join("from-kafka.jsonl");
+    let (out, config) = (out.to_str().expect("a path"), config.to_str().expect("a path"));
+    let output = barrage(&["replay", "--kafka", "-c", config, "--decisions", out]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = std::fs::read_to_string(out).expect("decisions");
+    assert_eq!(text.lines().collect::<Vec<_>>(), replayed, "from the topic, and from files");
     audited.sort_unstable();
     replayed.sort_unstable();
     assert_eq!(audited, replayed);
