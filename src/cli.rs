@@ -1,6 +1,6 @@
 //! The command line: which commands there are, and how an error is told.
 
-use crate::{app, bench, ingest, replay, rules, scenes};
+use crate::{app, bench, gateway, ingest, replay, rules, scenes};
 use clap::{Parser, Subcommand};
 use std::io::Write;
 use std::process::ExitCode;
@@ -38,6 +38,8 @@ enum Command {
     Rooms(app::ask::Rooms),
     /// The edges that report, and what each has applied
     Edges(app::ask::Edges),
+    /// An example edge with the load of a match night, reporting back: the loop closed
+    Gateway(gateway::Args),
     /// The decisions recorded in Postgres
     #[command(subcommand)]
     Audit(app::ask::Audit),
@@ -78,6 +80,7 @@ impl Cli {
             Command::Run(args) => app::run::run(&args),
             Command::Rooms(args) => app::ask::rooms(&args),
             Command::Edges(args) => app::ask::edges(&args),
+            Command::Gateway(args) => app::gateway::run(&args),
             Command::Audit(command) => app::ask::audit(&command),
             Command::Gen(args) => scenes::generate::run(&args),
             Command::Replay { args, options } => app::replay::run(&args, &options),

@@ -10,6 +10,7 @@ pub mod cli;
 pub mod config;
 pub mod control;
 pub mod demo;
+pub mod gateway;
 pub mod ingest;
 pub mod kafka;
 pub mod ops;

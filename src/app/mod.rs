@@ -4,6 +4,7 @@ pub mod ask;
 pub mod core;
 pub mod demo;
 mod follow;
+pub mod gateway;
 pub mod init;
 mod lead;
 mod line;

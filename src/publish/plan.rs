@@ -371,8 +371,8 @@ impl Plan {
 
 /// Whether an edge would do the same under both documents.
 fn same_measures(a: &Policy, b: &Policy) -> bool {
-    (a.level, &a.classes, a.shape, &a.users, &a.off, &a.group, a.mode)
-        == (b.level, &b.classes, b.shape, &b.users, &b.off, &b.group, b.mode)
+    (a.level, &a.classes, a.limits, a.shape, &a.users, &a.off, &a.group, a.mode)
+        == (b.level, &b.classes, b.limits, b.shape, &b.users, &b.off, &b.group, b.mode)
 }
 
 fn bytes<T: serde::Serialize>(document: &T) -> Vec<u8> {
@@ -403,8 +403,10 @@ fn document(rules: &RuleSet, room: Option<&str>, group: &str, level: Level) -> P
         // An edge that knows nothing of named users must refuse them rather than let everybody pass.
         let share = if measure.top_only { Some(0.0) } else { measure.admit.map(share) };
         only_top |= measure.top_only;
-        classes
-            .insert(class.name().to_owned(), Measure { admit: share, delay_ms: measure.delay_ms });
+        classes.insert(
+            class.name().to_owned(),
+            Measure { admit: share, delay_ms: measure.delay_ms, ..Measure::default() },
+        );
         if measure.buffer.is_some() || measure.ttl_ms.is_some() {
             shape = Some(Shape { chat_buffer: measure.buffer, chat_ttl_ms: measure.ttl_ms });
         }
@@ -420,6 +422,7 @@ fn document(rules: &RuleSet, room: Option<&str>, group: &str, level: Level) -> P
         mode: Mode::Enforce,
         level,
         classes,
+        limits: None,
         shape,
         // Heavy users are not known yet: none is named, so none passes.
         users: only_top.then(Users::default),

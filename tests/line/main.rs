@@ -10,6 +10,7 @@ mod audit_restart;
 mod audit_schema;
 mod control_log;
 mod controller;
+mod edge;
 mod etcd;
 mod etcd_kit;
 mod golden;

@@ -8,10 +8,13 @@ use barrage_protocol::policy::{
 };
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// Most rooms that may be off their default at once; more are refused, and said so.
 pub const MAX_ROOMS: usize = 200_000;
+/// In decay, measures fall by one level so often, in milliseconds.
+const DECAY_MS: u64 = 30_000;
 /// Longest document, in bytes: what etcd takes by default.
 const MAX_BYTES: usize = 1_572_864;
 
@@ -89,6 +92,10 @@ struct View {
 }
 
 impl View {
+    fn hold_ms(&self) -> u64 {
+        self.defaults.values().filter_map(|m| m.hold_ms).min().unwrap_or(HOLD_MS)
+    }
+
     fn of(&self, room: &str) -> Option<&Measures> {
         let default = || {
             let group = &self.matchers.iter().find(|m| m.fits(room))?.group;
@@ -105,6 +112,8 @@ struct Book {
     digest: u64,
     heartbeat: Option<(Heartbeat, u64)>,
     nacks: u64,
+    /// What is held comes from the disk, and no heartbeat has come since: the hold time runs from then.
+    restored: Option<u64>,
 }
 
 /// The table of policies of one edge.
@@ -113,26 +122,52 @@ pub struct Table {
     keys: Keys,
     view: RwLock<Arc<View>>,
     book: Mutex<Book>,
+    /// When the controller was last heard, for the hot path; `NEVER`: it was not.
+    silent_since: AtomicU64,
+    /// How long measures hold without news, for the hot path.
+    hold_ms: AtomicU64,
 }
+
+/// The controller was never heard.
+const NEVER: u64 = u64::MAX;
 
 impl Table {
     /// An empty table: everything passes until the first listing is applied.
     #[must_use]
     pub fn new(keys: Keys) -> Self {
-        Self { keys, view: RwLock::default(), book: Mutex::default() }
+        Self {
+            keys,
+            view: RwLock::default(),
+            book: Mutex::default(),
+            silent_since: AtomicU64::new(NEVER),
+            hold_ms: AtomicU64::new(HOLD_MS),
+        }
     }
 
-    /// The verdict on one message, and whatever is counted for it. `_now_ms` is the caller's monotonic
-    /// clock; measures that end by themselves will need it.
+    /// The verdict on one message, and whatever is counted for it. `now_ms` is the caller's monotonic clock: measures of
+    /// a controller that has not been heard for long fall, one level after another (semantics §8).
     #[must_use]
-    pub fn admit(&self, room: &str, class: Class, tier: Tier, user: &str, _now_ms: u64) -> Verdict {
-        self.view().of(room).map_or(Verdict::Admit, |m| m.admit(class, tier, user))
+    pub fn admit(&self, room: &str, class: Class, tier: Tier, user: &str, now_ms: u64) -> Verdict {
+        let decay = self.decay(now_ms);
+        self.view().of(room).map_or(Verdict::Admit, |m| m.admit(class, tier, user, decay, now_ms))
     }
 
-    /// The level in force for a room.
+    /// The level in force for a room at `now_ms`.
     #[must_use]
-    pub fn level(&self, room: &str) -> Level {
-        self.view().of(room).map_or(Level::NORMAL, |m| m.level)
+    pub fn level(&self, room: &str, now_ms: u64) -> Level {
+        let decay = self.decay(now_ms);
+        self.view().of(room).map_or(Level::NORMAL, |m| Level(m.level.0.saturating_sub(decay)))
+    }
+
+    /// By how many levels measures have fallen, for want of news.
+    fn decay(&self, now_ms: u64) -> u8 {
+        let since = self.silent_since.load(Ordering::Relaxed);
+        if since == NEVER {
+            return 0;
+        }
+        let age = now_ms.saturating_sub(since);
+        let hold = self.hold_ms.load(Ordering::Relaxed);
+        if age < hold { 0 } else { u8::try_from(1 + (age - hold) / DECAY_MS).unwrap_or(u8::MAX) }
     }
 
     /// Takes changes of a watch, all in one swap. `now_ms` is when they came in.
@@ -174,6 +209,15 @@ impl Table {
         self.take(listing, now_ms, next, &mut book)
     }
 
+    /// Takes a copy that lay on the disk: measures hold as they were told, but nobody has been heard yet.
+    pub fn restore(&self, listing: &[Change<'_>], now_ms: u64) -> Applied {
+        let applied = self.replace(listing, now_ms);
+        let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
+        book.restored = Some(now_ms);
+        self.silent_since.store(now_ms, Ordering::Relaxed);
+        applied
+    }
+
     fn take(&self, changes: &[Change<'_>], now: u64, mut next: View, book: &mut Book) -> Applied {
         let mut applied = Applied::default();
         let mut heard = false;
@@ -190,6 +234,11 @@ impl Table {
             }
         }
         book.nacks += applied.refused.len() as u64;
+        if heard {
+            book.restored = None;
+        }
+        self.silent_since.store(book.silent_since(), Ordering::Relaxed);
+        self.hold_ms.store(next.hold_ms(), Ordering::Relaxed);
         if let (true, Some((heartbeat, _))) = (heard, &book.heartbeat) {
             applied.complete = Some(
                 heartbeat.count == book.held.len() as u64
@@ -205,9 +254,12 @@ impl Table {
     pub fn status(&self, now_ms: u64) -> Status {
         let book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
         let view = self.view();
-        let hold = view.defaults.values().filter_map(|m| m.hold_ms).min().unwrap_or(HOLD_MS);
+        let hold = view.hold_ms();
         let age = book.heartbeat.as_ref().map(|(_, at)| now_ms.saturating_sub(*at));
+        let restored = book.restored.map(|at| now_ms.saturating_sub(at));
         let state = match (&book.heartbeat, age) {
+            _ if restored.is_some_and(|age| age < hold) => State::Hold,
+            _ if restored.is_some() => State::Decay,
             (Some((h, _)), Some(age)) if age < h.ttl_ms && h.frozen => State::Frozen,
             (Some((h, _)), Some(age)) if age < h.ttl_ms => State::Fresh,
             (Some(_), Some(age)) if age < hold => State::Hold,
@@ -230,6 +282,10 @@ impl Table {
 }
 
 impl Book {
+    fn silent_since(&self) -> u64 {
+        self.restored.or(self.heartbeat.as_ref().map(|(_, at)| *at)).unwrap_or(NEVER)
+    }
+
     /// Keeps the digest of what the store holds, whether or not a document can be used.
     fn copy(&mut self, change: &Change<'_>) {
         let gone = match change.value {
@@ -304,7 +360,7 @@ fn policy_into(
     if before.is_some_and(|b| (policy.epoch, policy.seq) < b.version) {
         return Ok(false);
     }
-    let measures = Measures::of(policy, before.map(|b| Arc::clone(&b.counters)))?;
+    let measures = Measures::of(policy, before.map(Arc::as_ref))?;
     held.insert(name.into(), Arc::new(measures));
     Ok(true)
 }

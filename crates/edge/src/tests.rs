@@ -140,7 +140,7 @@ fn a_delete_brings_the_groups_default_back_and_not_freedom() {
     put(&table, &keys().default("default"), &default);
     let gone = table.apply(&[Change { key: &keys().room("r"), value: None }], 0);
     assert_eq!(gone.changed, 1);
-    assert_eq!(table.level("r"), Level(0));
+    assert_eq!(table.level("r", 0), Level(0));
     assert_eq!(passed(&table, Class::Chat, 100), 100);
     assert_eq!(passed(&table, Class::Heartbeat, 100), 50);
 }
@@ -150,11 +150,11 @@ fn the_newest_document_wins_whatever_the_order() {
     let table = at_level(1);
     put(&table, &keys().room("r"), &document("r", 3, 9));
     let old = put(&table, &keys().room("r"), &document("r", 1, 8));
-    assert_eq!((old.stale, table.level("r")), (1, Level(3)));
+    assert_eq!((old.stale, table.level("r", 0)), (1, Level(3)));
     let mut later_term = document("r", 2, 1);
     later_term["epoch"] = json!(2);
     put(&table, &keys().room("r"), &later_term);
-    assert_eq!(table.level("r"), Level(2));
+    assert_eq!(table.level("r", 0), Level(2));
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn a_bad_document_is_refused_and_the_old_one_kept() {
     for (n, value) in bad.iter().enumerate() {
         let applied = table.apply(&[Change { key: &key, value: Some(value) }], 0);
         assert_eq!((applied.changed, applied.refused.len()), (0, 1), "document {n}");
-        assert_eq!(table.level("r"), Level(2), "document {n}");
+        assert_eq!(table.level("r", 0), Level(2), "document {n}");
     }
     assert_eq!(table.status(0).nacks, bad.len() as u64);
     assert_eq!(put(&table, &key, &good).changed, 1);

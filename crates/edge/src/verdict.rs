@@ -31,6 +31,10 @@ pub enum Reason {
     OverShare,
     /// Its class does not pass at the room's level.
     ClassOff,
+    /// The room has more messages than it may.
+    RoomBusy,
+    /// Its class has more messages in this room than it may.
+    ClassBusy,
     /// At level 3 only the users pass that the policy names.
     Survive,
 }
@@ -42,6 +46,8 @@ impl Reason {
         match self {
             Self::OverShare => "over_share",
             Self::ClassOff => "class_off",
+            Self::RoomBusy => "room_busy",
+            Self::ClassBusy => "class_busy",
             Self::Survive => "survive",
         }
     }

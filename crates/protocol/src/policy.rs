@@ -39,6 +39,9 @@ pub struct Policy {
     /// What holds for ordinary users' messages, by class name; a class that is absent is admitted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub classes: BTreeMap<String, Measure>,
+    /// Messages per time that the room may have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<Limits>,
     /// Where what is not admitted may wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shape: Option<Shape>,
@@ -82,6 +85,29 @@ pub struct Measure {
     /// Delay of what is admitted, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_ms: Option<u32>,
+    /// Messages per second of the class's token bucket; none: no limit of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qps: Option<u32>,
+    /// Its size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub burst: Option<u32>,
+}
+
+/// Messages per time that a room may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Messages per second of the token bucket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qps: Option<u32>,
+    /// Its size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub burst: Option<u32>,
+    /// Most messages in any second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_1s: Option<u32>,
+    /// What one edge may let pass of `qps` while its share is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub safe_qps_per_edge: Option<u32>,
 }
 
 /// Queues before the room.
@@ -329,7 +355,11 @@ mod tests {
                    "threshold":4.0,"baseline":120.0,"current":624.0},"new":[1,{"x":null}]}"#;
         let policy: Policy = serde_json::from_str(text).unwrap();
         assert_eq!((policy.level, policy.epoch, policy.seq), (Level(2), 42, 5512));
-        assert_eq!(policy.classes["chat"], Measure { admit: Some(0.4), delay_ms: Some(100) });
+        assert_eq!(
+            policy.classes["chat"],
+            Measure { admit: Some(0.4), delay_ms: Some(100), qps: Some(10), burst: None }
+        );
+        assert_eq!(policy.limits.and_then(|l| l.qps), Some(200));
         assert_eq!(policy.shape.unwrap().chat_buffer, Some(5000));
         assert_eq!(policy.users.clone().unwrap().top, ["u_1", "u_2"]);
         let again: Policy = serde_json::from_slice(&serde_json::to_vec(&policy).unwrap()).unwrap();

@@ -6,7 +6,7 @@ use super::setup::Setup;
 use crate::app::{Follow, Lead, Round};
 use crate::config::OnExpired;
 use crate::control::Log;
-use crate::ingest::kafka::{Event as TopicEvent, Topic};
+use crate::ingest::kafka::{Event as TopicEvent, Reports, Topic};
 use crate::ops::{Health, Meters};
 use crate::publish::etcd::{self, Command, Event, Handle};
 use anyhow::Context as _;
@@ -59,6 +59,7 @@ pub(super) struct Parts {
     pub(super) follow: Follow,
     pub(super) log: Log,
     pub(super) topic: Topic,
+    pub(super) reports: Reports,
     pub(super) effects: Effects,
     pub(super) publish: Option<Handle>,
     pub(super) keeper: Keeper,
@@ -91,6 +92,7 @@ pub(super) struct Shared {
     pub(super) setup: Setup,
     pub(super) rules: RuleSet,
     pub(super) topic: Topic,
+    pub(super) reports: Reports,
     pub(super) effects: Effects,
     pub(super) publish: Option<Handle>,
     pub(super) keeper: Keeper,
@@ -107,6 +109,7 @@ impl Cycle {
             follow,
             log,
             topic,
+            reports,
             effects,
             publish,
             keeper,
@@ -121,6 +124,7 @@ impl Cycle {
                 setup,
                 rules,
                 topic,
+                reports,
                 effects,
                 publish,
                 keeper,

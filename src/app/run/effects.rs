@@ -119,6 +119,11 @@ impl Effects {
         self.board.leader(told);
     }
 
+    /// The edges that have reported, for `/v1/edges`.
+    pub(super) fn edges(&self, edges: Vec<serde_json::Value>) {
+        self.board.edges(edges);
+    }
+
     /// Tells the metrics how the audit stands.
     pub(super) fn measure(&self) {
         let s = self.audit.stats();

@@ -60,6 +60,8 @@ impl Cycle {
             self.parts.effects.revision = s.revision;
         }
         self.parts.effects.leader(told);
+        self.parts.reports.take();
+        self.parts.effects.edges(self.parts.reports.edges());
     }
 
     /// Records, partitions and the control log. Returns the last closed slot.

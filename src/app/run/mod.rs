@@ -162,6 +162,8 @@ fn begin(
         runtime.block_on(keep::newest(&mut store, &setup.postgres.0, setup.config.shard))?;
     let topic = events::open(setup.events()).map_err(anyhow::Error::msg)?;
     let (follow, log) = line(&setup, &rules, checkpoint.as_ref(), &topic)?;
+    let reports = events::Reports::open(&setup.kafka, &setup.config.kafka.reports);
+    let reports = reports.map_err(anyhow::Error::msg)?;
     let publish = (!shadow).then(|| {
         let rules = Arc::new(rules.clone());
         etcd::spawn(runtime.handle(), setup.etcd.clone(), rules, Slot(0))
@@ -186,6 +188,7 @@ fn begin(
         follow,
         log,
         topic,
+        reports,
         effects,
         publish,
         keeper,
