@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Between the start and the first loud scene, in milliseconds: 40 s of life make a baseline known.
+/// Between the start and the first loud scene: the raid, where there is one, in milliseconds: 40 s of life make a baseline known.
 const LEAD_MS: i64 = 42_000;
 /// Between two looks at what is due.
 const TURN: Duration = Duration::from_millis(10);
@@ -156,13 +156,12 @@ struct Play {
 impl Play {
     fn new(args: &Args) -> Self {
         let mut night = Night::new(args.seed, usize::from(args.rooms), args.scene);
-        let mut loud = 0;
-        // The first second that is neither quiet nor slow.
-        while loud < args.scene.secs()
-            && matches!(args.scene.at(loud * 1_000).scene, Scene::Quiet | Scene::WarmUp)
-        {
-            loud += 1;
-        }
+        // The raid where there is one, else the first second that is neither quiet nor slow.
+        let scene = |s: &u64| args.scene.at(s * 1_000).scene;
+        let first = |fits: fn(Scene) -> bool| (0..args.scene.secs()).find(|s| fits(scene(s)));
+        let storm = first(|s| s == Scene::Storm);
+        let loud =
+            storm.or_else(|| first(|s| !matches!(s, Scene::Quiet | Scene::WarmUp))).unwrap_or(0);
         let loud = i64::try_from(loud.max(PRELUDE_SECS)).unwrap_or(0) * 1_000;
         let from_ms = START_MS + loud - LEAD_MS;
         let next = night.find(|event| event.t_ms >= from_ms);

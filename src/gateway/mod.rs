@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Arguments of `barrage gateway`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Example: barrage gateway -c barrage.toml --scene storm --for 2min\n\
-    The scene begins 42 s after the start: baselines have to be known first.")]
+    The raid (or whatever the scene has) begins 42 s after the start: baselines have to be known first.")]
 pub struct Args {
     /// The configuration of the cluster
     #[arg(short, long, value_name = "FILE")]

@@ -13,6 +13,7 @@ mod controller;
 mod edge;
 mod etcd;
 mod etcd_kit;
+mod gateway;
 mod golden;
 mod kafka;
 mod kafka_kit;

@@ -156,10 +156,7 @@ impl Windows {
             (hot.left, hot.left_at) = (count, t);
             sub(&mut hot.classes[0], &slot.classes(entry));
         }
-        // Without a rule on surges nobody has these.
-        if !rows.warm.is_empty() {
-            Self::leave_3s_and_5s(rows, log, t);
-        }
+        Self::leave_3s_and_5s(rows, log, t);
         self.leave_bad(t, 10, 0);
     }
 
@@ -343,8 +340,7 @@ impl Windows {
                 line.put(HOT, true);
                 self.rows.heat_up(room, pinned, line, &self.log, t);
             }
-            let surges = self.limits.surge_c.is_some();
-            if surges && (heat || line.count_10s >= self.limits.warm_10s) && !line.is(WARM) {
+            if (heat || line.count_10s >= self.limits.warm_10s) && !line.is(WARM) {
                 line.put(WARM, true);
                 self.rows.warm_up(room, line, &self.log, t);
                 self.set_enough(room, t);
@@ -390,7 +386,7 @@ impl Windows {
             }
             let room = self.rows.warmth[at].room;
             let line = &mut self.lines[room];
-            if self.limits.surge_c.is_none() || line.count_10s < warm_least && !line.is(HOT) {
+            if line.count_10s < warm_least && !line.is(HOT) {
                 line.put(WARM, false);
                 self.rows.cool_down(room);
             } else {
