@@ -234,6 +234,28 @@ async fn who_stands_still_is_no_leader_for_long() {
     assert!(!one.status().leads);
 }
 
+/// E03: a lease that is gone answers a keep-alive without an error. The leader takes it as what it is, stands for election
+/// again with a lease of its own, and writes nothing in between.
+#[tokio::test(flavor = "multi_thread")]
+async fn e03_a_lease_that_is_gone_is_noticed_and_granted_anew() {
+    let a = settings(services::etcd(), &cluster(), "a");
+    let mut one = publisher(&a);
+    let epoch = begin(&mut one, &[], 0).await;
+    one.send(Command::Decisions(Slot(5), vec![moved("r", 0, 1, 5)]));
+    until(&mut one, "published", |e| *e == Event::Published(Slot(5))).await;
+    let told = leader(&a).await.expect("etcd").expect("a leader");
+    let lease = told["lease"].as_i64().expect("a lease");
+    client(services::etcd()).await.lease_revoke(lease).await.expect("revoked");
+    until(&mut one, "lost", |e| *e == Event::Lost).await;
+    until(&mut one, "elected again", |e| matches!(e, Event::Leading { .. })).await;
+    let again = leader(&a).await.expect("etcd").expect("a leader");
+    assert_ne!(again["lease"].as_i64(), Some(lease));
+    one.send(Command::Begin { epoch });
+    one.send(Command::Decisions(Slot(6), vec![moved("r", 1, 3, 6)]));
+    until(&mut one, "published", |e| *e == Event::Published(Slot(6))).await;
+    assert_eq!(standing(&a).await.0["r"].0, 3);
+}
+
 /// More rooms than are published one by one: their group's default moves, loudly, and back again.
 #[tokio::test(flavor = "multi_thread")]
 async fn beyond_the_limit_the_default_of_the_group_moves() {

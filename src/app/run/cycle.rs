@@ -210,6 +210,17 @@ impl Cycle {
             let envelope = self.parts.effects.envelope();
             self.parts.effects.diverged(slot, &divergence.to_string(), &envelope);
         }
+        for event in self.parts.topic.events().collect::<Vec<_>>() {
+            match event {
+                TopicEvent::Grown(n) => {
+                    (0..n).for_each(|p| follow.add(p, self.parts.topic.source(p, 0)));
+                }
+                // A checkpoint that is newer may reach what this one does not.
+                TopicEvent::Expired { .. } | TopicEvent::Shrunk { .. } => {
+                    return Ok(Turn::Ended(End::Expired(gone(&event))));
+                }
+            }
+        }
         let progress = follow.progress(now_ms);
         let (won, caught_up) = (self.won, log.is_at_end() && follow.is_up_to_date());
         self.stage = match (progress, won) {
@@ -345,10 +356,7 @@ impl Cycle {
                     }
                 }
                 TopicEvent::Expired { partition, wanted, low } => {
-                    let what = format!(
-                        "partition {partition}: offsets {wanted} to {} are gone; hint: `on_expired = \"skip\"` in [kafka] goes on after them, and records it",
-                        low.saturating_sub(1)
-                    );
+                    let what = gone(&event);
                     if self.parts.setup.config.kafka.on_expired == OnExpired::Stop {
                         return Ok(Some(End::Expired(what)));
                     }
@@ -362,11 +370,7 @@ impl Cycle {
                         Err(why) => tracing::warn!(%why, "not yet skipped"),
                     }
                 }
-                TopicEvent::Shrunk { partition, wanted, high } => {
-                    return Ok(Some(End::Expired(format!(
-                        "partition {partition} ends at offset {high}, before {wanted}, which comes next: the topic was made anew or has lost records; hint: use another `cluster` name, or remove the state directory and the control topic, to begin anew"
-                    ))));
-                }
+                TopicEvent::Shrunk { .. } => return Ok(Some(End::Expired(gone(&event)))),
             }
         }
         Ok(None)
@@ -433,5 +437,19 @@ impl Cycle {
 impl Shared {
     fn send(&self, command: Command) -> bool {
         self.publish.as_ref().is_none_or(|publish| publish.send(command))
+    }
+}
+
+/// What is not there any more, and what can be done.
+fn gone(event: &TopicEvent) -> String {
+    match event {
+        TopicEvent::Expired { partition, wanted, low } => format!(
+            "partition {partition}: offsets {wanted} to {} are gone; hint: `on_expired = \"skip\"` in [kafka] has the leader go on after them, and records it",
+            low.saturating_sub(1)
+        ),
+        TopicEvent::Shrunk { partition, wanted, high } => format!(
+            "partition {partition} ends at offset {high}, before {wanted}, which comes next: the topic was made anew or has lost records; hint: use another `cluster` name, or remove the state directory and the control topic, to begin anew"
+        ),
+        TopicEvent::Grown(n) => format!("the topic has {n} partitions"),
     }
 }

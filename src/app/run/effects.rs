@@ -165,11 +165,9 @@ impl Observer for Effects {
         if decisions.is_empty() {
             return Ok(());
         }
-        for decision in decisions {
-            self.meters.decision(kind(decision.kind));
-        }
         self.board.decided(decisions);
         if self.leads {
+            decisions.iter().for_each(|d| self.meters.decision(kind(d.kind)));
             self.audit.append(slot, lines.to_vec(), &self.envelope());
             self.spooled.push_back((slot, decisions.to_vec()));
             self.meters.slot_final((wall_ms() - slot.end_ms()) as f64 / 1e3);

@@ -100,14 +100,10 @@ impl Task {
             };
             let Some(won) = self.campaign(&mut client).await else { continue };
             let lease = won.lease;
-            let leader = won.fence.leader.clone();
             self.status(|s| s.leads = true);
             self.lead(&mut client, won).await;
             self.status(|s| (s.leads, s.epoch) = (false, 0));
-            if self.over {
-                // Nobody has to wait for the lease to run out.
-                let _ = timeout(PATIENCE, client.delete(leader, None)).await;
-            }
+            // Takes the key with it if it is still this leader's: nobody has to wait for the lease to run out.
             let _ = timeout(PATIENCE, client.lease_revoke(lease)).await;
         }
     }
