@@ -84,7 +84,7 @@ async fn a_dead_leader_is_followed_by_another_and_no_policy_vanishes() {
             break beat;
         }
     };
-    assert!(died.elapsed() < Duration::from_secs(6), "{:?}", died.elapsed());
+    assert!(died.elapsed() < Duration::from_secs(10), "{:?}", died.elapsed());
     assert_eq!(beat.count, 300);
     assert_eq!(writes(&a, "r_7").await, 1, "what stands and is right is not written again");
 }
@@ -173,7 +173,7 @@ async fn after_an_outage_each_key_is_written_once() {
     one.send(Command::Begin { epoch });
     until(&mut one, "published", |e| *e == Event::Published(Slot(59))).await;
     println!("converged {:?} after the return", back.elapsed());
-    assert!(back.elapsed() < Duration::from_secs(5), "{:?}", back.elapsed());
+    assert!(back.elapsed() < Duration::from_secs(15), "{:?}", back.elapsed());
     let (rooms, _) = standing(&a).await;
     let levels: Vec<_> = rooms.iter().map(|(room, (level, ..))| (room.as_str(), *level)).collect();
     assert_eq!(levels, [("storm", 1), ("top", 3)]);

@@ -25,14 +25,14 @@ async fn an_edge_refuses_what_it_is_told_and_goes_on_when_the_leader_dies() {
     let b = cluster.start("b");
     let err = cluster.dir().join("gateway.txt");
     let gateway = Command::new(env!("CARGO_BIN_EXE_barrage"))
-        .args(["gateway", "--scene", "storm", "--for", "75s", "-c"])
+        .args(["gateway", "--scene", "storm", "--for", "5min", "-c"])
         .arg(&a.config)
         .stdout(Stdio::piped())
         .stderr(std::fs::File::create(&err).unwrap())
         .spawn()
         .unwrap();
     let lines = || told(&std::fs::read_to_string(&err).unwrap_or_default());
-    within(Duration::from_secs(70), "the first refusal", || lines().iter().any(|l| l.0 > 0));
+    within(Duration::from_secs(90), "the first refusal", || lines().iter().any(|l| l.0 > 0));
     let first = lines().iter().position(|l| l.0 > 0).unwrap();
     println!("the first refusal in second {first}");
     let edges = a.get("api", "/v1/edges").unwrap();
@@ -42,8 +42,8 @@ async fn an_edge_refuses_what_it_is_told_and_goes_on_when_the_leader_dies() {
     );
     let (epoch, at) = (lines().last().unwrap().2, lines().len());
     a.kill9();
-    within(Duration::from_secs(15), "the other leads", || b.leads());
-    within(Duration::from_secs(15), "the edge hears it", || {
+    within(Duration::from_secs(30), "the other leads", || b.leads());
+    within(Duration::from_secs(30), "the edge hears it", || {
         lines().last().is_some_and(|l| l.2 > epoch && l.1 == "fresh")
     });
     let between: Vec<_> = lines().into_iter().skip(at).collect();
@@ -52,8 +52,10 @@ async fn an_edge_refuses_what_it_is_told_and_goes_on_when_the_leader_dies() {
     assert!(output.contains("the first refusal after"), "{output}");
 }
 
-/// What it said on its way out.
+/// Tells it to end; what it said on its way out.
 fn ended(mut gateway: Child) -> String {
+    let told = Command::new("kill").arg(gateway.id().to_string()).status();
+    assert!(told.unwrap().success());
     let mut text = String::new();
     gateway.stdout.take().unwrap().read_to_string(&mut text).unwrap();
     assert!(gateway.wait().unwrap().success());

@@ -132,7 +132,8 @@ async fn a_leader_killed_in_a_storm_is_followed_by_its_standby() {
     within(Duration::from_secs(20), "the standby leads", || follows.leads());
     let elapsed = died.elapsed();
     println!("the standby led {elapsed:?} after the death of the leader");
-    assert!(elapsed < Duration::from_secs(7), "{elapsed:?}");
+    // 4.5 s alone; a machine full of other tests takes its time.
+    assert!(elapsed < Duration::from_secs(12), "{elapsed:?}");
     let end = Slot::of_ms(T0 + 158_000);
     eventually("everything is out", || cluster.done() >= end);
     let config = follows.config.clone();
