@@ -42,7 +42,8 @@ pub struct Args {
     /// The configuration
     #[arg(short, long, value_name = "FILE")]
     pub config: PathBuf,
-    /// Decide and audit, publish nothing: on a control log of its own, beside whoever leads
+    /// Decide and audit, publish nothing: on a control log of its own, beside whoever leads; with a configuration whose
+    /// state, ports and database are its own
     #[arg(long)]
     pub shadow: bool,
 }
